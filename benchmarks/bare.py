@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from lance_flight.catalog.tables.rows import aligned
+from lance_flight.catalog.tables.rows import align_buffers
 from pyarrow import flight
 
 SCAN_ROWS = 64 * 1024
@@ -36,7 +36,7 @@ class BareServer(flight.FlightServerBase):
     ) -> None:
         rows = reader.to_reader()
         # Lance panics on buffers that lie as Flight delivers them.
-        whole = pa.RecordBatchReader.from_batches(rows.schema, map(aligned, rows))
+        whole = pa.RecordBatchReader.from_batches(rows.schema, map(align_buffers, rows))
         lance.write_dataset(whole, descriptor.path[0].decode(), mode="create")
 
 

@@ -70,7 +70,7 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
         (given(spelled(setting, in_option)), file, environment, in_option),
     ]
     for arguments, path, variables, expected in ways:
-        loaded = config_sources.merged(config_sources.sources(arguments, file=path, environment=variables))
+        loaded = config_sources.merge_sources(config_sources.sources(arguments, file=path, environment=variables))
         assert getattr(loaded, setting.name) == expected
         assert type(getattr(loaded, setting.name)) is type(setting.default)
 
@@ -166,13 +166,15 @@ def test_no_secret_stands_in_the_list_of_processes(options: str) -> None:
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
     found = config_sources.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
     (tmp_path / "printed.toml").write_text(config_sources.as_toml(found))
-    assert config_sources.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config_sources.merged(found)
+    assert config_sources.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config_sources.merge_sources(
+        found
+    )
 
 
 def test_secrets_are_neither_printed_nor_shown() -> None:
     pair = "aws_secret_access_key=hush"
     found = config_sources.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
-    assert "hush" not in config_sources.as_toml(found) + repr(config_sources.merged(found))
+    assert "hush" not in config_sources.as_toml(found) + repr(config_sources.merge_sources(found))
     assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config_sources.as_toml(found)
     assert "storage_options" not in tomllib.loads(config_sources.as_toml(found))
 

@@ -21,13 +21,13 @@ _PLAIN = {pa.string_view(): pa.utf8(), pa.binary_view(): pa.binary()}
 """Types that the values of a dictionary are cast to first: pyarrow takes no rows of views."""
 
 
-def decoded(data: pa.Table | pa.RecordBatchReader) -> pa.Table | pa.RecordBatchReader:
+def decode_dictionaries(data: pa.Table | pa.RecordBatchReader) -> pa.Table | pa.RecordBatchReader:
     """Return `data` without dictionaries at any depth; what has none is returned as it is."""
     schema = pa.schema([field.with_type(_plain(field.type)) for field in data.schema], metadata=data.schema.metadata)
     if schema.types == data.schema.types:
         return data
     batches = data.to_batches() if isinstance(data, pa.Table) else data
-    made = pa.RecordBatchReader.from_batches(schema, (_decoded(batch, schema) for batch in batches))
+    made = pa.RecordBatchReader.from_batches(schema, (_decode_batch(batch, schema) for batch in batches))
     return made.read_all() if isinstance(data, pa.Table) else made
 
 
@@ -53,7 +53,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _decode_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -154,7 +154,7 @@ class StatementAnswer:
 
 
 @contextmanager
-def answered(
+def run_statement(
     connection: dbapi.Connection,
     sql: str,
     begins: Callable[[Callable[[], None]], None] | None = None,
@@ -212,7 +212,7 @@ def _server_errors(*others: type[Exception]) -> Iterator[None]:
 
 def execute(connection: dbapi.Connection, sql: str) -> Result:
     """Run one statement and fetch all of its rows."""
-    with answered(connection, sql) as answer:
+    with run_statement(connection, sql) as answer:
         rows = pa.Table.from_batches(answer.batches, answer.schema)
         return Result(rows, rows.num_rows) if len(answer.schema) else Result(None, answer.affected)
 
@@ -243,7 +243,7 @@ def ingest(
     message above `MESSAGE_SIZE`; a row that is larger by itself raises `ServerError`.
     Before they are sent, `begins` is given a function that another thread may call to cancel this.
     """
-    data = in_messages(decoded(data))
+    data = in_messages(decode_dictionaries(data))
     with connection.cursor() as cursor:
         if begins is not None:
             begins(_canceller(cursor))
@@ -284,7 +284,7 @@ def in_messages(data: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(data.schema, batches())
 
 
-def watched(table: pa.Table, progress: Callable[[int], Any], rows: int = 65_536) -> pa.RecordBatchReader:
+def report_progress(table: pa.Table, progress: Callable[[int], Any], rows: int = 65_536) -> pa.RecordBatchReader:
     """Return `table` as a stream that calls `progress` with the number of rows sent so far."""
 
     def batches() -> Any:

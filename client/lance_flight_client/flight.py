@@ -19,7 +19,7 @@ from lance_flight.errors import Conflict, InvalidInput
 from pyarrow import flight
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 
 _ENDPOINTS_HEADER = b"lance-flight-endpoints"
 _SAME_CONNECTION = "arrow-flight-reuse-connection"
@@ -135,7 +135,7 @@ class FlightQuery:
 
     def plan(self) -> ServerPlan:
         """Have the server plan the query; `ServerError` is what it says instead."""
-        with closing(self.access.connect(self.access.uri)) as client, said(self.access):
+        with closing(self.access.connect(self.access.uri)) as client, raise_server_errors(self.access):
             return self.planned_by(client)
 
     def planned_by(self, client: flight.FlightClient) -> ServerPlan:
@@ -172,7 +172,7 @@ class ServerEndpoint:
         for location in self.locations or [access.uri]:
             with closing(access.connect(location)) as client:
                 try:
-                    rows = self._opened(client)
+                    rows = self._open_stream(client)
                     first = next(rows, None)
                 except flight.FlightUnavailableError as exc:
                     unreachable.append(f"{location}: {message_of(exc)}")
@@ -183,7 +183,7 @@ class ServerEndpoint:
                 return
         raise ServerError(f"no location of the endpoint answers: {'; '.join(unreachable)}")
 
-    def _opened(self, client: flight.FlightClient) -> Iterator[pa.RecordBatch]:
+    def _open_stream(self, client: flight.FlightClient) -> Iterator[pa.RecordBatch]:
         """Return the stream of the endpoint; of the one in its place, if its ticket is not taken any more."""
         try:
             return self._stream(client, self.ticket)
@@ -228,7 +228,7 @@ def table_select(
     >>> table_select("public", "t", 3, ["a"])
     'SELECT "a" FROM "public"."t@3"'
     """
-    listed = "*" if columns is None else ", ".join(map(quoted, columns))
+    listed = "*" if columns is None else ", ".join(map(quote_name, columns))
     return f"SELECT {listed}{table_clauses(db_schema, table, at, condition)}"
 
 
@@ -238,11 +238,11 @@ def table_clauses(db_schema: str, table: str, at: int | str | datetime | None, c
     name = table if moment is None else f"{table}@{moment}"
     # The line of its own keeps a comment at the end of the condition from reaching any further.
     where = "" if condition is None else f" WHERE ({condition}\n)"
-    return f" FROM {quoted(db_schema)}.{quoted(name)}{where}"
+    return f" FROM {quote_name(db_schema)}.{quote_name(name)}{where}"
 
 
 @contextmanager
-def said(access: ServerAccess) -> Iterator[None]:
+def raise_server_errors(access: ServerAccess) -> Iterator[None]:
     """Raise what a server answers in place of a result as `ServerError`."""
     try:
         yield

@@ -24,7 +24,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
-from lance_flight_client.parameters import Parameters, quoted
+from lance_flight_client.parameters import Parameters, quote_name
 
 _DISTANCE = "_distance"
 _ALL: Mapping[str, Any] = MappingProxyType({})
@@ -82,7 +82,7 @@ class LanceFlightVectorStore(VectorStore):
         if None in scope.values():
             raise ValueError(f"scope is {dict(scope)}; expected a value for each column")
         self._embedding, self._connection, self._lock = embedding, connection, Lock()
-        self._table = ".".join(quoted(part) for part in table.rpartition(".")[::2] if part)
+        self._table = ".".join(quote_name(part) for part in table.rpartition(".")[::2] if part)
         self._columns, self._kept, self._scope = columns, tuple(metadata_columns), dict(scope)
         self._metric = METRICS[metric]
 
@@ -130,17 +130,17 @@ class LanceFlightVectorStore(VectorStore):
         # unnest() wants a type before values are bound; texts are cast to the types of their columns where they are stored.
         source = [
             f"unnest(CAST({values.add(lists[name], pa.list_(types[name]))} AS"
-            f" {'FLOAT[][]' if name == names.vector else 'VARCHAR[]'})) AS {quoted(name)}"
+            f" {'FLOAT[][]' if name == names.vector else 'VARCHAR[]'})) AS {quote_name(name)}"
             for name in lists
         ]
         fixed = {name: values.add(value, types[name]) for name, value in self._scope.items()}
-        written = {name: f"s.{quoted(name)}" for name in lists} | fixed
-        same = [f"t.{quoted(name)} = {written[name]}" for name in (names.id, *fixed)]
-        changed = [f"{quoted(name)} = {written[name]}" for name in lists if name != names.id]
+        written = {name: f"s.{quote_name(name)}" for name in lists} | fixed
+        same = [f"t.{quote_name(name)} = {written[name]}" for name in (names.id, *fixed)]
+        changed = [f"{quote_name(name)} = {written[name]}" for name in lists if name != names.id]
         self._run(
             f"MERGE INTO {self._table} AS t USING (SELECT {', '.join(source)}) AS s ON {' AND '.join(same)}"
             f" WHEN MATCHED THEN UPDATE SET {', '.join(changed)} WHEN NOT MATCHED THEN"
-            f" INSERT ({', '.join(map(quoted, written))}) VALUES ({', '.join(written.values())})",
+            f" INSERT ({', '.join(map(quote_name, written))}) VALUES ({', '.join(written.values())})",
             values,
         )
 
@@ -198,9 +198,9 @@ class LanceFlightVectorStore(VectorStore):
     def _nearest(self, vector: list[float], k: int, filter: Mapping[str, Any], *more: str) -> list[dict[str, Any]]:
         """Return the rows nearest to a vector, nearest first; rows without a distance are near to nothing."""
         values, column = Parameters(), self._columns.vector
-        distance = f"{quoted(column)} {self._metric.operator} {values.add(vector, self._types[column])}"
+        distance = f"{quote_name(column)} {self._metric.operator} {values.add(vector, self._types[column])}"
         sql = (
-            f"SELECT {', '.join([self._selected, *map(quoted, more)])}, {distance} AS {_DISTANCE}"
+            f"SELECT {', '.join([self._selected, *map(quote_name, more)])}, {distance} AS {_DISTANCE}"
             f" FROM {self._table}{self._where(values, filter=filter)} ORDER BY {_DISTANCE} LIMIT {values.add(k)}"
         )
         rows = self._run(sql, values).to_pylist()
@@ -216,7 +216,7 @@ class LanceFlightVectorStore(VectorStore):
     @property
     def _selected(self) -> str:
         names = self._columns
-        return ", ".join(map(quoted, (names.id, names.text, names.metadata, *self._kept)))
+        return ", ".join(map(quote_name, (names.id, names.text, names.metadata, *self._kept)))
 
     def _document(self, row: Mapping[str, Any]) -> Document:
         names, others = self._columns, json.loads(row[self._columns.metadata] or "{}")
@@ -227,7 +227,7 @@ class LanceFlightVectorStore(VectorStore):
     def _types(self) -> Mapping[str, pa.DataType]:
         """The types of the columns that are written."""
         others = (self._columns.vector, *(name for name in self._scope if name not in self._kept))
-        listed = ", ".join([self._selected, *map(quoted, others)])
+        listed = ", ".join([self._selected, *map(quote_name, others)])
         schema = self._run(f"SELECT {listed} FROM {self._table} LIMIT 0", Parameters()).schema
         kind = schema.field(self._columns.vector).type
         if not pa.types.is_fixed_size_list(kind):

@@ -27,7 +27,7 @@ from lance_flight_client.adbc import NOBODY, Credentials, StatementAnswer
 from lance_flight_client.console.queries import shown_texts
 from lance_flight_client.console.server import ConsoleLimits, ConsoleServer
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import Parameters, quoted
+from lance_flight_client.parameters import Parameters, quote_name
 
 _STEP = 100
 """Rows that are made into text at once."""
@@ -137,8 +137,8 @@ class Tools:
         found = [_text(table), *by_vector, *by_text, f"k => {k}"]
         if where is not None:
             found.append(f"filter => {bound.add(where)}")
-        without = "" if vector_column is None else f" EXCLUDE ({quoted(vector_column)})"
-        selected = f"*{without}" if columns is None else ", ".join(map(quoted, columns))
+        without = "" if vector_column is None else f" EXCLUDE ({quote_name(vector_column)})"
+        selected = f"*{without}" if columns is None else ", ".join(map(quote_name, columns))
         return self._ask(context, f"SELECT {selected} FROM {function}({', '.join(found)})", bound)  # noqa: S608 - names are quoted
 
     def _ask(self, context: Context, sql: str, bound: Parameters | None = None) -> str:
@@ -149,7 +149,7 @@ class Tools:
         )
         try:
             with server.answer(sql, parameters=None if bound is None else bound.row) as answer:
-                return shown(answer, options)
+                return show_answer(answer, options)
         except ServerError as exc:
             raise ToolError(str(exc)) from exc
 
@@ -168,7 +168,7 @@ def server_of(options: McpOptions) -> MCPServer:
     return server
 
 
-def shown(answer: StatementAnswer, options: McpOptions) -> str:
+def show_answer(answer: StatementAnswer, options: McpOptions) -> str:
     """Return an answer as JSON: its columns, its rows as texts up to the limits, and what was left out."""
     if not len(answer.schema):
         return json.dumps({"affected_rows": answer.affected})
@@ -202,7 +202,7 @@ def _credentials_of(context: Context, options: McpOptions) -> Credentials:
 
 
 def _quoted_table(table: str) -> str:
-    return ".".join(quoted(part) for part in table.split(".", 1))
+    return ".".join(quote_name(part) for part in table.split(".", 1))
 
 
 def _text(value: str) -> str:

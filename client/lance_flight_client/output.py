@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight_client.terminal import printable
-from lance_flight_client.values import JSON, SQL, Form, enclosed, form_of, texts, written
+from lance_flight_client.values import JSON, SQL, Form, form_of, texts, write_enclosed, write_values
 
 WIDEST = 60
 _FORMULA = re.compile(r"^([=+\-@\t\r\n＝＋－＠])")
@@ -30,10 +30,10 @@ def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, *, 
     FORMATS[format](schema, batches, limit, out)
 
 
-def aligned(table: pa.Table, limit: int | None = None, null: str = "") -> str:
+def align_table(table: pa.Table, limit: int | None = None, null: str = "") -> str:
     """Return a table as aligned text; numbers to the right, NULL as nothing unless `null` says otherwise.
 
-    >>> print(aligned(pa.table({"origin": ["EWR", None], "n": [12, 345]})))
+    >>> print(align_table(pa.table({"origin": ["EWR", None], "n": [12, 345]})))
     origin    n
     EWR      12
             345
@@ -106,7 +106,7 @@ def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
         if limit is not None and sum(each.num_rows for each in shown) > limit:
             break
     rows = pa.Table.from_batches(shown, schema)
-    print(aligned(rows.slice(0, limit), null=NULL), file=out)
+    print(align_table(rows.slice(0, limit), null=NULL), file=out)
     if limit is not None and rows.num_rows > limit:
         print("… more rows", file=out)
 
@@ -156,7 +156,7 @@ class JsonWriter:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; a second column of one name gets a number."""
         rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)) if batch.num_columns else None
-        lines = ["{}"] * batch.num_rows if rows is None else enclosed(rows, JSON)
+        lines = ["{}"] * batch.num_rows if rows is None else write_enclosed(rows, JSON)
         self.sink.write("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -174,7 +174,7 @@ class CsvWriter:
     @classmethod
     def of(cls, sink: Any, schema: pa.Schema) -> CsvWriter:
         """Begin a file."""
-        sink.write((",".join(_quoted(pa.array(schema.names, _TEXT)).to_pylist()) + "\n").encode())
+        sink.write((",".join(_quote_values(pa.array(schema.names, _TEXT)).to_pylist()) + "\n").encode())
         return cls(sink)
 
     def __enter__(self) -> Self:
@@ -219,15 +219,15 @@ _PLAIN = frozenset({Form.NUMBER, Form.WORD, Form.TEXT})
 
 
 def _csv_text(column: pa.Array) -> pa.Array:
-    return written(column, JSON if form_of(column.type) is Form.NESTED else _IN_FILES)
+    return write_values(column, JSON if form_of(column.type) is Form.NESTED else _IN_FILES)
 
 
 def _csv_texts(column: pa.Array) -> pa.Array:
     found = _csv_text(column)
-    return found if form_of(column.type) in _BARE else _quoted(found)
+    return found if form_of(column.type) in _BARE else _quote_values(found)
 
 
-def _quoted(column: pa.Array) -> pa.Array:
+def _quote_values(column: pa.Array) -> pa.Array:
     sign, nothing = pa.scalar('"', _TEXT), pa.scalar("", _TEXT)
     return pc.binary_join_element_wise(sign, pc.replace_substring(column, '"', '""'), sign, nothing)
 

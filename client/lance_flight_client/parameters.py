@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name in the quotes of SQL.
 
-    >>> quoted('a"b')
+    >>> quote_name('a"b')
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
@@ -35,10 +35,10 @@ class Parameters:
     def condition(self, name: str, value: Any) -> str:
         """Return the condition that a column has a value, None for NULL, or any of several in a list, tuple or set."""
         if value is None:
-            return f"{quoted(name)} IS NULL"
+            return f"{quote_name(name)} IS NULL"
         if not isinstance(value, list | tuple | set | frozenset):
-            return f"{quoted(name)} = {self.add(value)}"
-        return f"{quoted(name)} IN ({', '.join(map(self.add, value))})" if value else "FALSE"
+            return f"{quote_name(name)} = {self.add(value)}"
+        return f"{quote_name(name)} IN ({', '.join(map(self.add, value))})" if value else "FALSE"
 
     @property
     def row(self) -> pa.RecordBatch | None:

@@ -38,7 +38,9 @@ def partition_map(
     b     ····················                      10
     """
     names = partitions.column_names[1 : partitions.column_names.index("object_id")]
-    keyed = zip(*(_shown(partitions[name]) for name in names), strict=True) if names else [()] * partitions.num_rows
+    keyed = (
+        zip(*(_order_values(partitions[name]) for name in names), strict=True) if names else [()] * partitions.num_rows
+    )
     counted = zip(keyed, partitions["rows"].to_pylist(), partitions["object_id"].to_pylist(), strict=True)
     cells = {key: PartitionCell(rows or 0, read is None or place in read) for key, rows, place in counted}
     keys = list(cells)
@@ -118,7 +120,7 @@ def _left(count: int, height: int) -> list[str]:
     return [f"… {count - height:,} more"] if count > height else []
 
 
-def _shown(column: pa.ChunkedArray) -> Sequence[Any]:
+def _order_values(column: pa.ChunkedArray) -> Sequence[Any]:
     """Return the values of a field, which order the map: moments, of which Python has not all, as texts."""
     if form_of(column.type) is Form.MOMENT:
         return texts(column)

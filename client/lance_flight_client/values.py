@@ -101,10 +101,10 @@ def texts(column: pa.Array | pa.ChunkedArray, style: Style = SQL, most: int | No
     """
     if isinstance(column, pa.ChunkedArray):
         return [text for chunk in column.chunks for text in texts(chunk, style, most)]
-    return list(written(column, style, most).to_pylist())
+    return list(write_values(column, style, most).to_pylist())
 
 
-def written(column: pa.Array, style: Style, most: int | None = None) -> pa.Array:
+def write_values(column: pa.Array, style: Style, most: int | None = None) -> pa.Array:
     """Return the text of each value as an array of large UTF-8."""
     return _writer_of(column.type)[1](column, style, most)
 
@@ -114,10 +114,10 @@ def form_of(kind: pa.DataType) -> Form:
     return _writer_of(kind)[0]
 
 
-def enclosed(column: pa.Array, style: Style, most: int | None = None) -> list[str]:
+def write_enclosed(column: pa.Array, style: Style, most: int | None = None) -> list[str]:
     """Return the text of each value as it stands within another, or in a document of JSON.
 
-    >>> enclosed(pa.array([{"n": 1.5, "t": None}, {"n": float("inf"), "t": "a"}]), JSON)
+    >>> write_enclosed(pa.array([{"n": 1.5, "t": None}, {"n": float("inf"), "t": "a"}]), JSON)
     ['{"n": 1.5, "t": null}', '{"n": "Infinity", "t": "a"}']
     """
     form, write = _writer_of(column.type)
@@ -285,14 +285,14 @@ def _interval(months: int, days: int, nanoseconds: int) -> str:
 
 def _lists(column: pa.Array, style: Style, most: int | None) -> pa.Array:
     return _array(
-        f"[{', '.join(enclosed(scalar.values.slice(0, most), style, most))}]" if scalar.is_valid else None
+        f"[{', '.join(write_enclosed(scalar.values.slice(0, most), style, most))}]" if scalar.is_valid else None
         for scalar in column
     )
 
 
 def _maps(column: pa.Array, style: Style, most: int | None) -> pa.Array:
     def text(entries: pa.StructArray) -> str:
-        keys, items = (enclosed(entries.field(place), style, most) for place in (0, 1))
+        keys, items = (write_enclosed(entries.field(place), style, most) for place in (0, 1))
         return style.map_form.format(", ".join(map(style.pair_form.format, keys, items)))
 
     return _array(text(scalar.values.slice(0, most)) if scalar.is_valid else None for scalar in column)
@@ -302,7 +302,7 @@ def _structs(column: pa.StructArray, style: Style, most: int | None) -> pa.Array
     given = [field.name for field in column.type]
     named = style.enclosed[Form.TEXT]
     names = [named(name) for name in (unique(given) if style.has_unique_names else given)]
-    columns = [enclosed(column.field(place), style, most) for place in range(len(names))]
+    columns = [write_enclosed(column.field(place), style, most) for place in range(len(names))]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(column))
     valid = column.is_valid().to_pylist()
     return _array(
@@ -345,7 +345,7 @@ def _runs(column: pa.RunEndEncodedArray, style: Style, most: int | None) -> pa.A
 
 def _unions(column: pa.UnionArray, style: Style, most: int | None) -> pa.Array:
     return _array(
-        enclosed(pa.repeat(scalar.value, 1), style, most)[0] if scalar.is_valid else None for scalar in column
+        write_enclosed(pa.repeat(scalar.value, 1), style, most)[0] if scalar.is_valid else None for scalar in column
     )
 
 
@@ -354,7 +354,7 @@ def _extensions(column: pa.ExtensionArray, style: Style, most: int | None) -> pa
         return _array(None if value is None else str(value) for value in column.to_pylist())
     if isinstance(column.type, pa.Bool8Type):
         return _cast(column.storage.cast(pa.bool_()))
-    return written(column.storage, style, most)
+    return write_values(column.storage, style, most)
 
 
 Write: TypeAlias = Callable[[pa.Array, Style, int | None], pa.Array]

@@ -379,7 +379,7 @@ class ServerConfig:
         help_text="refuse what the audit log is to hold while that cannot be written, instead of only logging that it cannot",
     )
 
-    def checked(self) -> ServerConfig:
+    def check(self) -> ServerConfig:
         """Validate and return this configuration; `InvalidInput` for a bad value, `Refused` for serving remote clients unauthenticated."""
         for setting in settings():
             _check(setting, getattr(self, setting.name))

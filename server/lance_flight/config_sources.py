@@ -90,7 +90,7 @@ def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> s
     return file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
 
 
-def merged(found: Sequence[SettingsSource]) -> ServerConfig:
+def merge_sources(found: Sequence[SettingsSource]) -> ServerConfig:
     """The configuration that some sources make, each overruling the ones before; whether it can be is not checked."""
     values = {name: value for source in found for name, value in source.values.items()}
     return ServerConfig(**values)
@@ -100,7 +100,7 @@ def load(
     arguments: Mapping[str, Any], *, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ServerConfig:
     """Load and validate the configuration from a TOML file, the environment and arguments, each overriding the one before."""
-    return merged(sources(arguments, file=file, environment=environment)).checked()
+    return merge_sources(sources(arguments, file=file, environment=environment)).check()
 
 
 def as_toml(found: Sequence[SettingsSource]) -> str:
@@ -109,7 +109,7 @@ def as_toml(found: Sequence[SettingsSource]) -> str:
     >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[2])
     port = 0  # option --port
     """
-    values, lines = merged(found), []
+    values, lines = merge_sources(found), []
     for section, of_section in sections().items():
         lines += ["", f"# {section}"]
         for setting in of_section:

@@ -97,7 +97,7 @@ class _Fault:
         if how not in {"", ERROR}:
             raise ValueError(f"{VARIABLE} ends in {how!r}; expected {ERROR!r} or nothing after the number")
 
-    def passed(self) -> None:
+    def pass_by(self) -> None:
         with self._lock:
             self._left -= 1
             if self._left != 0:
@@ -113,4 +113,4 @@ _fault = _Fault(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 def failpoint(point: str) -> None:
     """Trigger the configured fault if it is at this one of the points above; called by what reaches the point."""
     if _fault is not None and _fault.point == point:
-        _fault.passed()
+        _fault.pass_by()

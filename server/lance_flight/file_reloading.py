@@ -109,12 +109,12 @@ class Watched(Generic[_T]):
             return self._value
 
     def _read(self) -> _T | InvalidInput:
-        found = self._parsed()
+        found = self._parse_or_error()
         states[self._what] = FileState(is_in_force=not isinstance(found, InvalidInput))
         self._on_read(found)
         return found
 
-    def _parsed(self) -> _T | InvalidInput:
+    def _parse_or_error(self) -> _T | InvalidInput:
         try:
             return self._parse(Path(self._path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as exc:

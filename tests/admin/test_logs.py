@@ -34,7 +34,7 @@ def written() -> Iterator[dict[str, io.StringIO]]:
 
 
 def test_a_statement_is_one_json_object(written: dict[str, io.StringIO]) -> None:
-    StatementLog(100).ended(RECORD)
+    StatementLog(100).log_end(RECORD)
     said = json.loads(written["json"].getvalue())
     assert said.pop("time").endswith("+00:00")
     assert said == {
@@ -60,7 +60,7 @@ def test_a_statement_is_one_json_object(written: dict[str, io.StringIO]) -> None
 
 
 def test_a_statement_is_one_line_of_text(written: dict[str, io.StringIO]) -> None:
-    StatementLog(100).ended(RECORD)
+    StatementLog(100).log_end(RECORD)
     line = written["text"].getvalue()
     assert line.endswith(
         "INFO lance_flight.statements: ended id=0123456789abcdef kind=query outcome=ok principal=alice session=s1"
@@ -71,7 +71,7 @@ def test_a_statement_is_one_line_of_text(written: dict[str, io.StringIO]) -> Non
 
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_no_text_of_a_client_makes_another_line(written: dict[str, io.StringIO], format: str) -> None:
-    StatementLog(1000).ended(record(sql=HOSTILE, principal="mal\nlory", session="\x00"))
+    StatementLog(1000).log_end(record(sql=HOSTILE, principal="mal\nlory", session="\x00"))
     (line,) = written[format].getvalue().splitlines()
     assert line.isascii()
     assert line.isprintable()
@@ -81,16 +81,16 @@ def test_no_text_of_a_client_makes_another_line(written: dict[str, io.StringIO],
 def test_the_text_of_a_statement_is_bounded(
     written: dict[str, io.StringIO], characters: int, shown: str | None
 ) -> None:
-    StatementLog(characters).ended(RECORD)
+    StatementLog(characters).log_end(RECORD)
     assert json.loads(written["json"].getvalue()).get("sql") == shown
     assert ("sql=" in written["text"].getvalue()) == (shown is not None)
 
 
 def test_what_was_only_prepared_is_logged_where_it_failed(written: dict[str, io.StringIO]) -> None:
     log = StatementLog(100)
-    log.ended(record(kind=StatementKind.PREPARE))
+    log.log_end(record(kind=StatementKind.PREPARE))
     assert written["json"].getvalue() == ""
-    log.ended(record(kind=StatementKind.PREPARE, outcome="invalid_sql"))
+    log.log_end(record(kind=StatementKind.PREPARE, outcome="invalid_sql"))
     assert json.loads(written["json"].getvalue())["outcome"] == "invalid_sql"
 
 

@@ -78,7 +78,7 @@ def test_what_each_metric_is_stands_alone(metrics: Metrics) -> None:
 
 def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
     for made in (RECORD, RECORD, record(outcome="conflict", kind=StatementKind.UPDATE, rows=-1, size=0)):
-        metrics.ended(made)
+        metrics.count_end(made)
     said = samples(metrics)
     assert {
         name: value for name, value in said.items() if name.startswith("lance_flight") and "_bucket" not in name
@@ -159,7 +159,9 @@ def test_statements_are_counted_by_kind_and_outcome(metrics: Metrics) -> None:
 
 def test_names_and_texts_of_clients_are_nowhere(metrics: Metrics) -> None:
     for number in range(100):
-        metrics.ended(record(principal=f"user{number}", sql=f"SELECT {number}", session=f"s{number}", id=f"id{number}"))
+        metrics.count_end(
+            record(principal=f"user{number}", sql=f"SELECT {number}", session=f"s{number}", id=f"id{number}")
+        )
     page = metrics.page().body
     assert [word for word in ("user9", "SELECT", "s9", "id9", "public.t") if word in page] == []
     assert samples(metrics)["lance_flight_statements_total[query][ok]"] == 100
@@ -169,10 +171,10 @@ def test_there_is_an_outcome_for_each_code_of_error_and_few_others(metrics: Metr
     codes = {error.code for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)}
     for kind in StatementKind:
         for code in (*codes, "ok", "closed", "abandoned", "internal"):
-            metrics.ended(record(kind=kind, outcome=code))
+            metrics.count_end(record(kind=kind, outcome=code))
     assert len(metrics.page().body.splitlines()) < 500
 
 
 def test_counts_of_two_servers_in_a_process_are_their_own(metrics: Metrics) -> None:
-    metrics.ended(RECORD)
+    metrics.count_end(RECORD)
     assert samples(Metrics(lambda: LOAD))["lance_flight_statements_total[query][ok]"] == 0

@@ -29,7 +29,7 @@ class Spans:
 def test_a_statement_is_a_span_below_the_one_of_its_call() -> None:
     spans = Spans()
     call = spans.tracing.tracer.start_span("call")
-    spans.tracing.ended(record(trace=trace.set_span_in_context(call)))
+    spans.tracing.record_end(record(trace=trace.set_span_in_context(call)))
     (span,) = spans.ended()
     assert span.parent is not None
     assert (span.parent.span_id, span.context.trace_id) == (
@@ -59,7 +59,7 @@ def test_a_statement_is_a_span_below_the_one_of_its_call() -> None:
 )
 def test_what_failed_has_the_code_of_its_error(outcome: str, error: str | None) -> None:
     spans = Spans()
-    spans.tracing.ended(record(outcome=outcome))
+    spans.tracing.record_end(record(outcome=outcome))
     (span,) = spans.ended()
     assert (span.attributes or {}).get("error.type") == error
     assert (span.status.status_code is trace.StatusCode.ERROR) == (error is not None)
@@ -67,7 +67,7 @@ def test_what_failed_has_the_code_of_its_error(outcome: str, error: str | None) 
 
 def test_a_text_is_left_out_when_asked() -> None:
     spans = Spans(sql_characters=0)
-    spans.tracing.ended(RECORD)
+    spans.tracing.record_end(RECORD)
     (span,) = spans.ended()
     assert "SELECT" not in span.to_json()
 
@@ -75,7 +75,7 @@ def test_a_text_is_left_out_when_asked() -> None:
 def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "flights")
     spans = Spans()
-    spans.tracing.ended(RECORD)
+    spans.tracing.record_end(RECORD)
     assert [span.resource.attributes["service.name"] for span in spans.ended()] == ["flights"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.commit import _Member
-from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -30,7 +30,7 @@ def dropping(namespace: PartitionedNamespace, value: str) -> Transaction:
     """A transaction that drops a partition, before its commit."""
     transaction = namespace.begin()
     values = pa.table({"partition_field_p": [value]})
-    transaction.add(dropped(namespace.store, transaction.snapshot, values, evaluate), "drop")
+    transaction.add(drop_rows(namespace.store, transaction.snapshot, values, evaluate), "drop")
     return transaction
 
 

@@ -198,7 +198,7 @@ def test_a_plain_table_has_and_keeps_the_version_that_was_chosen(tmp_path: Path,
 
 
 def test_an_ingest_chooses_a_version_and_a_replacement_another(tmp_path: Path) -> None:
-    made(tmp_path, TableProperties.by("p").having({"file_version": "2.0"}), NEW)
+    made(tmp_path, TableProperties.by("p").with_options({"file_version": "2.0"}), NEW)
     assert versions(tmp_path) == {"a": {"2.0"}, "b": {"2.0"}}
 
 
@@ -242,14 +242,14 @@ def test_columns_that_a_version_cannot_hold_are_named_when_a_table_is_made(
     data = pa.table({"id": [1], "m": pa.nulls(1, kind)})
     for properties in (TableProperties.by("id"), TableProperties()):
         with pytest.raises(InvalidInput, match=f"column 'm' is .*{version} cannot hold; expected {message}"):
-            made(tmp_path, properties.having({"file_version": version}), data)
+            made(tmp_path, properties.with_options({"file_version": version}), data)
 
 
 def test_a_column_that_its_version_cannot_hold_is_not_added_to_a_table(tmp_path: Path) -> None:
-    made(tmp_path, TableProperties.by("p").having({"file_version": "2.1"}), NEW)
+    made(tmp_path, TableProperties.by("p").with_options({"file_version": "2.1"}), NEW)
     with pytest.raises(InvalidInput, match=r"column 'm' is fixed_size_list.*2\.1 cannot hold"):
         engine(tmp_path).update("ALTER TABLE t ADD COLUMN m STRUCT<x INT>[2]")
-    made(tmp_path, TableProperties.by("p").having({"file_version": "2.2"}), NEW, "newer")
+    made(tmp_path, TableProperties.by("p").with_options({"file_version": "2.2"}), NEW, "newer")
     engine(tmp_path).update("ALTER TABLE newer ADD COLUMN m STRUCT<x INT>[2]")
 
 
@@ -271,6 +271,6 @@ def test_a_null_struct_that_files_of_2_0_cannot_hold_is_named(
     value = [None] if pa.types.is_list(kind) else {"y": None} if kind.field(0).name == "y" else None
     bad = pa.Table.from_pylist([{"id": 1, "p": "a", "s": value}], schema=schema)
     with pytest.raises(InvalidInput, match=r"column 's' of table .* has a NULL in place of a struct.*2\.0"):
-        made(tmp_path, properties.having({"file_version": "2.0"}), bad)
-    made(tmp_path, properties.having({"file_version": "2.1"}), bad)
+        made(tmp_path, properties.with_options({"file_version": "2.0"}), bad)
+    made(tmp_path, properties.with_options({"file_version": "2.1"}), bad)
     assert values(tmp_path, "SELECT s FROM t") == [value]

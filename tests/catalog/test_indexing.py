@@ -147,7 +147,7 @@ def test_rows_may_be_rewritten_vacuumed_and_verified_under_an_index(engine: Engi
     engine.update("DELETE FROM t WHERE id = 7")
     rewrite(opened(engine), evaluate)
     create_index(opened(engine), IndexRules(min_rows=0, column="id"))
-    vacuum(opened(engine), VacuumRules(retain_hours=0, transaction_hours=0, force=True).checked())
+    vacuum(opened(engine), VacuumRules(retain_hours=0, transaction_hours=0, force=True).check())
     assert verify(opened(engine), evaluate).unsound == []
     assert rows(engine, "SELECT p FROM t WHERE id IN (5, 7)") == [{"p": 2}]
 

@@ -87,7 +87,7 @@ def test_a_killed_build_goes_on_where_it_was(
     assert [len(found) for found in after] == [1] * TABLES
     assert [found for found in after if found in kept] == kept
     assert verify(namespace, evaluate).unsound == []
-    found = vacuum(namespace, VacuumRules(retain_hours=0, transaction_hours=0, force=True).checked())
+    found = vacuum(namespace, VacuumRules(retain_hours=0, transaction_hours=0, force=True).check())
     assert found.skipped == ()
     left = {path.parts[-2] for path in place.glob("*$dataset/_indices/*/*") if path.is_file()}
     assert left == {segment for each in after for segment in each}

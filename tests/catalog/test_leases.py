@@ -21,7 +21,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage import store as stores
-from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring, leased, put
+from lance_flight.catalog.storage.leases import Leases, SnapshotId, expiring_snapshots, leased_snapshots, put
 from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -132,7 +132,7 @@ def test_what_this_process_reads_stays_although_its_lease_was_never_written(plac
     namespace = opened(place)
     snapshot = namespace.snapshot()
     hold = namespace.hold(snapshot, is_newest=True)
-    assert not leased(store(place), datetime.now(UTC).timestamp())
+    assert not leased_snapshots(store(place), datetime.now(UTC).timestamp())
     overtake(place)
     assert snapshot.version in versions(place)
     del hold
@@ -210,9 +210,9 @@ def test_an_old_snapshot_is_leased_before_it_is_read(place: Path) -> None:
     mine = Leases()
     hold = mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
     now = datetime.now(UTC).timestamp()
-    assert leased(store(place), now) == {(None, 3)}
+    assert leased_snapshots(store(place), now) == {(None, 3)}
     assert mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False) is hold
-    assert leased(store(place), now + leases.GRACE + 1) == set(), "a lease that is not renewed is over"
+    assert leased_snapshots(store(place), now + leases.GRACE + 1) == set(), "a lease that is not renewed is over"
 
 
 def test_a_snapshot_that_is_being_removed_is_refused(place: Path) -> None:
@@ -223,7 +223,9 @@ def test_a_snapshot_that_is_being_removed_is_refused(place: Path) -> None:
         mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
     with pytest.raises(NotFound, match="expired"):
         mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
-    assert leased(store(place), datetime.now(UTC).timestamp()) == set(), "the lease does not keep vacuum from its end"
+    assert leased_snapshots(store(place), datetime.now(UTC).timestamp()) == set(), (
+        "the lease does not keep vacuum from its end"
+    )
     assert mine.hold(store(place), (None, 4), LONG_AGO, is_newest=False).is_safe
 
 
@@ -232,10 +234,10 @@ def test_a_lease_goes_with_its_last_reader(place: Path) -> None:
     first = mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)
     second = mine.hold(store(place), ("side", 4), LONG_AGO, is_newest=False)
     now = datetime.now(UTC).timestamp()
-    assert leased(store(place), now) == {(None, 3), ("side", 4)}
+    assert leased_snapshots(store(place), now) == {(None, 3), ("side", 4)}
     del first
     mine.publish_all()
-    assert leased(store(place), now) == {second.snapshot}
+    assert leased_snapshots(store(place), now) == {second.snapshot}
     del second
     mine.publish_all()
     assert not list((place / ".lance-flight" / leases.LEASES).iterdir())
@@ -246,7 +248,7 @@ def test_holds_that_are_kept_for_tickets_end_with_their_time(place: Path) -> Non
     for seconds, expected in ((600.0, {(None, 3)}), (-1.0, set[SnapshotId]())):
         mine.keep([mine.hold(store(place), (None, 3), LONG_AGO, is_newest=False)], seconds)
         mine.publish_all()
-        assert leased(store(place), datetime.now(UTC).timestamp()) == expected
+        assert leased_snapshots(store(place), datetime.now(UTC).timestamp()) == expected
 
 
 def test_a_thread_renews_what_is_held(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,7 @@ def test_a_thread_renews_what_is_held(place: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(mine, "publish_all", noted)
     hold = mine.hold(store(place), (None, 3), datetime.now(UTC), is_newest=True)
     assert published.wait(10)
-    assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot}
+    assert leased_snapshots(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot}
     monkeypatch.setattr(leases, "INTERVAL", 1000.0)
 
 
@@ -279,7 +281,7 @@ def test_a_namespace_whose_lease_cannot_be_written_keeps_no_other_from_its_own(
     mine, broken = Leases(), Store(str(tmp_path / "broken"))
     holds = [mine.hold(each, (None, 3), datetime.now(UTC), is_newest=True) for each in (broken, store(place))]
     mine.publish_all()
-    assert leased(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot for hold in holds}
+    assert leased_snapshots(store(place), datetime.now(UTC).timestamp()) == {hold.snapshot for hold in holds}
 
 
 def test_leases_in_a_store_that_is_away_are_renewed_beside_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +338,7 @@ def test_a_lease_that_a_store_does_not_take_holds_up_no_reader_of_another_table(
     renewal.join()
     reader.join()
     assert is_answered
-    assert leased(away, datetime.now(UTC).timestamp()) == {hold.snapshot}
+    assert leased_snapshots(away, datetime.now(UTC).timestamp()) == {hold.snapshot}
 
 
 def test_a_namespace_that_was_dropped_is_not_made_again_by_a_lease(place: Path, tmp_path: Path) -> None:
@@ -353,7 +355,7 @@ def test_a_namespace_that_was_dropped_is_not_made_again_by_a_lease(place: Path, 
 
 def test_nothing_is_announced_any_more_when_a_vacuum_is_over(place: Path) -> None:
     overtake(place)
-    assert expiring(store(place)) == set()
+    assert expiring_snapshots(store(place)) == set()
     assert not list((place / ".lance-flight" / leases.EXPIRING).iterdir())
 
 

@@ -190,7 +190,7 @@ def test_files_of_a_new_table_have_numbers_of_their_own(tables: list[PinnedTable
 def test_lance_numbers_the_files_of_an_overwrite_from_0_on(tmp_path: Path) -> None:
     """So a table that is made by one commit has files of the same numbers as others."""
     place, data = str(tmp_path / "table"), rows(0)
-    files = partitions.numbered(write_fragments(data, place), 5 * partitions.NUMBERS_OF_A_TABLE)
+    files = partitions.renumber(write_fragments(data, place), 5 * partitions.NUMBERS_OF_A_TABLE)
     made = LanceDataset.commit(place, LanceOperation.Overwrite(data.schema, files))
     assert [fragment.fragment_id for fragment in made.get_fragments()] == [0]
 

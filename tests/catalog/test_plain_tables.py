@@ -134,7 +134,7 @@ def test_a_version_that_goes_away_between_opening_and_reading_is_broken(place: P
     opened = log.open()
     rmtree(place)
     with pytest.raises(Corrupt, match=f"table '{place.name}' has a version that cannot be read") as refused:
-        log.parsed(opened)
+        log.parse(opened)
     assert str(place.parent) not in str(refused.value)
 
 

@@ -53,7 +53,7 @@ def told(place: Path, first: int, last: int) -> list[tuple[str, int, int]]:
     return sorted(
         (moved.change, step.snapshot, number)
         for step in steps_of(namespace, first, last)
-        for moved in step.moved(schema, ids_of)
+        for moved in step.moved_rows(schema, ids_of)
         for batch in moved.read(schema, ids_of)
         for number in batch.column("id").to_pylist()
     )
@@ -113,7 +113,7 @@ def test_the_first_pin_of_a_table_is_no_change_and_one_that_is_lost_cannot_be_to
     namespace.append([table_of("FR", [21])], evaluate)
     after = newest(tmp_path / "t")
     schema, ids_of = namespace.snapshot().schema.plain, namespace.snapshot().schema.ids
-    found = [moved for step in steps_of(namespace, before, after) for moved in step.moved(schema, ids_of)]
+    found = [moved for step in steps_of(namespace, before, after) for moved in step.moved_rows(schema, ids_of)]
     assert [batch.to_pylist() for moved in found for batch in moved.read(schema, ids_of)] == [
         [{"id": 21, "country": "FR"}]
     ]

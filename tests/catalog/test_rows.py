@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.tables.rows import aligned, conform, fit, rounded
+from lance_flight.catalog.tables.rows import align_buffers, conform, fit, round_to_float
 from lance_flight.catalog.tables.scan import BATCH_BYTES, BATCH_ROWS, LEAST_ROWS, rows_within
 from lance_flight.decoded_sizes import has_open_width
 from lance_flight.errors import DataError, SchemaError
@@ -53,10 +53,10 @@ def test_a_list_of_another_size_than_the_vector_is_named() -> None:
 
 def test_vectors_of_doubles_become_the_nearest_floats_unless_they_are_out_of_range() -> None:
     target = pa.schema([("c", vectors(2))])
-    near = rounded(pa.table({"c": [[0.1, 0.2], None]}), target)
+    near = round_to_float(pa.table({"c": [[0.1, 0.2], None]}), target)
     assert conform(near, target)["c"].to_pylist() == pa.array([[0.1, 0.2], None], vectors(2)).to_pylist()
     with pytest.raises(DataError, match="column 'c' holds"):
-        conform(rounded(pa.table({"c": [[0.1, 1e300]]}), target), target)
+        conform(round_to_float(pa.table({"c": [[0.1, 1e300]]}), target), target)
 
 
 def test_structs_of_fields_that_are_parts_of_columns_are_written(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_structs_of_fields_that_are_parts_of_columns_are_written(tmp_path: Path)
     inner = pa.StructArray.from_arrays([flags], names=["b"], mask=pa.array([False, True, False]))
     outer = pa.StructArray.from_arrays([inner], names=["a"], mask=pa.array([True, False, False]))
     batch = pa.record_batch({"s": outer})
-    lance.write_dataset(aligned(batch), str(tmp_path / "t"), data_storage_version="2.2")
+    lance.write_dataset(align_buffers(batch), str(tmp_path / "t"), data_storage_version="2.2")
     assert lance.dataset(str(tmp_path / "t")).to_table()["s"].to_pylist() == [None, {"a": None}, {"a": {"b": True}}]
 
 

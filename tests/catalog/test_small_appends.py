@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance import LanceOperation
-from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _folded
+from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _choose_folded
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
@@ -78,7 +78,7 @@ def test_tables_of_equal_columns_and_other_numbers_have_layouts_of_their_own(tmp
 def folded(sizes: list[int], changed: int) -> list[int]:
     """The sizes of the fragments that are written again."""
     fragments = np.repeat(np.arange(len(sizes)), sizes)
-    return sorted(sizes[number] for number in _folded(fragments, changed))
+    return sorted(sizes[number] for number in _choose_folded(fragments, changed))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from lance_flight.catalog.maintenance.sweep import SweepTotals
 from lance_flight.catalog.maintenance.vacuum import TRANSACTION_FLOOR_HOURS, VacuumReport, VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import leases
-from lance_flight.catalog.storage.leases import expiring
+from lance_flight.catalog.storage.leases import expiring_snapshots
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.sql.functions import evaluate
@@ -97,7 +97,7 @@ def test_expired_snapshots_are_opened_where_what_they_pin_may_be_young(
     place: Path, monkeypatch: pytest.MonkeyPatch, rules: VacuumRules, opened_snapshots: int, left: int
 ) -> None:
     age(place, hours=200)
-    seen, unseen = [], sweep._unseen
+    seen, unseen = [], sweep._unseen_pins
     monkeypatch.setattr(
         sweep, "_unseen", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
     )
@@ -466,7 +466,7 @@ def test_a_vacuum_that_is_killed_leaves_all_readable_and_the_next_one_finishes(
     clean(place, VacuumRules())
     assert versions(place) == [newest], "what was announced is over, however long snapshots are kept"
     assert len([name for name in table_files(place) if "/data/" in name]) == 2
-    assert not expiring(Store(str(place)))
+    assert not expiring_snapshots(Store(str(place)))
 
 
 def test_one_broken_table_does_not_keep_the_others_from_being_trimmed(place: Path) -> None:

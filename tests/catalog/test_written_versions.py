@@ -19,7 +19,7 @@ from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
 from lance_flight.catalog.storage.written_versions import columns_of, write_version
-from lance_flight.catalog.tables.partitions import numbered
+from lance_flight.catalog.tables.partitions import renumber
 from lance_flight.errors import Conflict, OutsideRoot
 
 from tests.object_store.bucket import Bucket
@@ -172,7 +172,7 @@ def test_a_version_is_what_lance_writes(
     base = int(lance.dataset(mine.path).version)
     options = theirs.store.options or None
     for number in range(3):  # the later ones go on from what is in memory
-        fragments = numbered(fragments, first + 10 * number) if first else fragments
+        fragments = renumber(fragments, first + 10 * number) if first else fragments
         append = LanceOperation.Append(fragments)
         LanceDataset.commit(theirs.store.uri, append, read_version=base, max_retries=0, storage_options=options)
         assert write_version(mine.store, base, append)

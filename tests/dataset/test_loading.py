@@ -21,7 +21,7 @@ from lance_flight_client.dataset.loading import (
     RowOrder,
     arrays,
     check_numeric,
-    delivered,
+    count_delivered,
     permutation,
 )
 
@@ -249,7 +249,7 @@ def in_turn(counts: Sequence[int]) -> list[int]:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 50))
 def test_delivered_batches_are_those_that_workers_give_in_turn(counts: list[int], count: int) -> None:
     turns = in_turn(counts)
-    given_by, following = delivered(counts, count)
+    given_by, following = count_delivered(counts, count)
     assert given_by == [turns[:count].count(worker) for worker in range(len(counts))]
     rest = [most - have for most, have in zip(counts, given_by, strict=True)]
     rotated = [*range(following, len(counts)), *range(following)]

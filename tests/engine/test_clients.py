@@ -93,7 +93,7 @@ USES = [
     pytest.param(lambda served, scope: served.engine.update("DELETE FROM t WHERE id = 9", scope=scope), id="statement"),
     pytest.param(lambda served, scope: served.engine.plan("SELECT * FROM t", scope=scope), id="query"),
     pytest.param(lambda served, scope: served.engine.describe("SELECT * FROM t", scope), id="preparing"),
-    pytest.param(lambda served, scope: served.clients.joined(scope.session), id="what joins it"),
+    pytest.param(lambda served, scope: served.clients.find_transaction(scope.session), id="what joins it"),
 ]
 
 
@@ -122,19 +122,19 @@ def test_a_transaction_that_ends_while_idle_ones_are_ended_is_in_nobodys_way(
 
 def test_what_comes_without_an_id_joins_the_one_transaction_of_its_session(served: Served) -> None:
     session = served.clients.session("client")
-    assert served.clients.joined(session) is None
+    assert served.clients.find_transaction(session) is None
     first = served.clients.begin(session)
-    joined = served.clients.joined(session)
+    joined = served.clients.find_transaction(session)
     assert joined is not None
     assert joined.id == first
     second = served.clients.begin(session)
     with pytest.raises(InvalidInput, match="2 transactions are open in this session"):
-        served.clients.joined(session)
+        served.clients.find_transaction(session)
     served.clients.end(first, commit=False)
-    joined = served.clients.joined(session)
+    joined = served.clients.find_transaction(session)
     assert joined is not None
     assert joined.id == second
-    assert served.clients.joined(served.clients.session("other")) is None
+    assert served.clients.find_transaction(served.clients.session("other")) is None
 
 
 def test_a_session_is_forgotten_when_there_are_too_many_but_not_with_a_transaction_open(
@@ -174,9 +174,9 @@ def test_a_session_stays_as_long_as_a_transaction_of_it_is_used(served: Served) 
     served.clock.now += 1
     served.clients.transaction(transaction(mine))
     served.clock.now += IDLE - 0.5
-    assert [session.open_transactions for session in served.clients.known()] == [1]
+    assert [session.open_transactions for session in served.clients.list_sessions()] == [1]
     served.clock.now += 1
-    assert served.clients.known() == []
+    assert served.clients.list_sessions() == []
     with pytest.raises(NotFound, match="was idle for too long"):
         served.clients.transaction(transaction(mine))
 
@@ -260,7 +260,7 @@ def test_a_principal_has_so_many_sessions(tmp_path: Path) -> None:
             served.clients.session(f"{principal} {name}", principal).branch = "b"
     found = {key: served.clients.session(f"bob {key}", "bob").branch for key in ("third", "second", "first")}
     assert found == {"third": "b", "second": "b", "first": None}
-    assert len(served.clients.known()) == 4
+    assert len(served.clients.list_sessions()) == 4
 
 
 def test_sessions_with_open_transactions_are_not_forgotten_for_new_ones(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_session_that_was_left_with_a_transaction_makes_room_for_its_principal
     served.clock.now += LEFT_SECONDS + 1
     kept = served.begin("kept")
     served.begin("new")
-    assert served.clients.counted() == (2, 2)
+    assert served.clients.count() == (2, 2)
     with pytest.raises(NotFound, match="has made room for others"):
         served.clients.end(transaction(left), commit=True)
     served.clients.end(transaction(kept), commit=True)
@@ -296,9 +296,9 @@ def test_whoever_has_most_sessions_makes_room_for_others(served: Served) -> None
     for name in ("alice", "bob", "carol", "dora"):
         clients.begin(clients.session(name, name))
         clients.offer(name, f"cookie of {name}", is_own=True, principal=name)
-    found = {each.principal for each in clients.known()}
-    assert (found, clients.counted()) == ({"mallory", "alice", "bob", "carol", "dora"}, (6, 6))
-    assert [clients.found(f"many {n}") is None for n in range(4)] == [True, True, False, False]
+    found = {each.principal for each in clients.list_sessions()}
+    assert (found, clients.count()) == ({"mallory", "alice", "bob", "carol", "dora"}, (6, 6))
+    assert [clients.find(f"many {n}") is None for n in range(4)] == [True, True, False, False]
     with pytest.raises(NotFound, match="has made room for others"):
         clients.end(begun[0], commit=True)
     for n in range(9):
@@ -349,7 +349,7 @@ def test_a_cookie_is_its_principals_alone(served: Served) -> None:
 def test_two_principals_never_share_a_session(served: Served) -> None:
     served.clients.session("client", "alice").branch = "audit"
     assert served.clients.session("client", "bob").branch is None
-    assert served.clients.joined(served.clients.session("client", "bob")) is None
+    assert served.clients.find_transaction(served.clients.session("client", "bob")) is None
 
 
 def test_a_transaction_that_sql_began_takes_nothing_but_its_end_once_a_statement_is_torn(served: Served) -> None:
@@ -364,4 +364,4 @@ def test_a_transaction_that_sql_began_takes_nothing_but_its_end_once_a_statement
             served.engine.update(sql, scope=scope)
     served.engine.update("ROLLBACK", scope=Scope(session, is_identified=True))
     assert served.ids() == [1, 2]
-    assert served.clients.counted()[1] == 0
+    assert served.clients.count()[1] == 0

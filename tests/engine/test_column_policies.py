@@ -564,7 +564,7 @@ def test_comments_and_defaults_are_shown_with_the_values(full: Engine, grant: st
 
 def test_a_masked_table_is_read_by_its_query_alone(full: Engine) -> None:
     scope = Scope(access=MASKS)
-    with full.running.entered(StatementKind.QUERY, "test", scope.issuer) as running:
+    with full.running.enter(StatementKind.QUERY, "test", scope.issuer) as running:
         named = full.sessions.begin(full.sessions.of_scope(scope, running)).named
         with pytest.raises(Refused, match="expected a query that computes them"):
             named.dataset(TableName(PUBLIC, "customers"))

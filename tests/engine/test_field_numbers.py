@@ -38,7 +38,7 @@ def row(value: str) -> pa.Table:
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A table `t` with one partition."""
     data = row("a")
-    properties = TableProperties.by("p").having({"file_version": request.param, "stable_row_ids": "true"})
+    properties = TableProperties.by("p").with_options({"file_version": request.param, "stable_row_ids": "true"})
     ingest.create(open_engine(tmp_path).root, TableName("public", "t"), data.schema, properties, [data])
     return tmp_path
 

@@ -117,8 +117,8 @@ def test_a_random_argument_is_computed_once(table: Database) -> None:
 
 @pytest.mark.parametrize("texts", [VALUES, QUERIES, list(OF_OTHERS), list(AGGREGATED)])
 def test_what_is_expanded_is_expanded_to_itself(texts: list[str]) -> None:
-    expanded = [MACROS.expanded(text) for text in texts]
-    assert [MACROS.expanded(text) for text in expanded] == expanded
+    expanded = [MACROS.expand(text) for text in texts]
+    assert [MACROS.expand(text) for text in expanded] == expanded
 
 
 def test_no_macro_has_the_arguments_of_a_function_of_datafusion(table: Database) -> None:
@@ -280,5 +280,5 @@ def test_macros_within_one_another_are_bounded(table: Database, expression: str,
 )
 def test_each_call_is_written_once_however_deep(outer: str, inner: str) -> None:
     """Twice at each level would be more than a thousand million times."""
-    expanded = MACROS.expanded(f"SELECT {outer * 60}s{inner * 60}")
-    assert MACROS.expanded(expanded) == expanded
+    expanded = MACROS.expand(f"SELECT {outer * 60}s{inner * 60}")
+    assert MACROS.expand(expanded) == expanded

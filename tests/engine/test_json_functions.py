@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
 from lance_flight.engine.sql.json_functions import NAMES, json_edits, json_values
-from lance_flight.engine.sql.tokens import Token, edited, tokenize
+from lance_flight.engine.sql.tokens import Token, edit_text, tokenize
 from lance_flight.errors import LanceFlightError, SqlError
 
 from tests.engine.database import open_engine
@@ -129,7 +129,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("written", WRITTEN)
 def test_operators_are_calls(written: str) -> None:
-    assert edited(written, json_edits(written, tokenize(written))) == WRITTEN[written]
+    assert edit_text(written, json_edits(written, tokenize(written))) == WRITTEN[written]
 
 
 ODD = {

@@ -20,7 +20,7 @@ from lance_flight.engine.sql.boolean_chains import SHORT_CHAIN, chain_edits
 from lance_flight.engine.sql.functions import session_config
 from lance_flight.engine.sql.parameters import parameter_count, with_listed_values
 from lance_flight.engine.sql.rewriting import datafusion_text
-from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, edited, spelled_out, tokenize
+from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, edit_text, spelled_out, tokenize
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
 
@@ -405,7 +405,7 @@ def chains(draw: st.DrawFn) -> str:
 
 
 def rewritten(text: str) -> str:
-    return edited(text, chain_edits(tokenize(text)))
+    return edit_text(text, chain_edits(tokenize(text)))
 
 
 @given(chains())

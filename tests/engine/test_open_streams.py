@@ -105,7 +105,7 @@ class Opened:
         self.ended: list[type[BaseException]] = []
         self.cancellation = Cancellation()
         batches = endless(self.ended)
-        self.sent = streams.opened(batches, streams.held.part(), self.cancellation).sent(messages(batches))
+        self.sent = streams.open(batches, streams.held.part(), self.cancellation).send(messages(batches))
         next(self.sent)
 
 
@@ -149,7 +149,7 @@ def test_clients_that_take_rows_are_left_alone() -> None:
 def test_a_stream_whose_rows_are_all_made_is_left_to_its_client() -> None:
     streams = OpenStreams(Limits(stream_idle_timeout=1e-9))
     batches = (batch for batch in [BATCH])
-    sent = streams.opened(batches, streams.held.part(), Cancellation()).sent(messages(list(batches)))
+    sent = streams.open(batches, streams.held.part(), Cancellation()).send(messages(list(batches)))
     next(sent)
     streams.watch()
     assert list(sent) == []

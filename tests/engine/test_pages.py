@@ -46,7 +46,7 @@ def rows(first: int = 0) -> pa.Table:
 
 
 def ingest(engine: Engine, table: pa.Table, *, stable_row_ids: bool = False) -> None:
-    properties = TableProperties.by("p").having({"stable_row_ids": stable_row_ids})
+    properties = TableProperties.by("p").with_options({"stable_row_ids": stable_row_ids})
     engine.ingest(
         NAME,
         table.to_reader(),

@@ -47,7 +47,7 @@ def stored(root: Path) -> dict[str, bytes]:
 
 
 def reading() -> Scope:
-    return Scope(access=UNLIMITED.reading())
+    return Scope(access=UNLIMITED.for_reading())
 
 
 def test_no_statement_changes_what_lasts(filled: Engine, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lance_flight.engine.statements.kinds import (
     SessionStatement,
     Statement,
     TableStatement,
-    permitted,
+    check_privileges,
 )
 from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.engine.statements.parsing import parse
@@ -166,14 +166,14 @@ class Asking:
     def check_all_rows(self, privilege: Privilege, table: TableName) -> None:
         self.asked.append((privilege, table))
 
-    def governing(self, name: TableName) -> TableName:
+    def governing_table(self, name: TableName) -> TableName:
         return name
 
 
 @pytest.mark.parametrize(("sql", "needs"), NEEDS.items(), ids=NEEDS)
 def test_a_statement_needs_its_privileges(sql: str, needs: str) -> None:
     asking = Asking()
-    permitted(parse(sql), asking, asking)
+    check_privileges(parse(sql), asking, asking)
     shown = [f"{privilege.value} {str(name).removeprefix('public.')}" for privilege, name in asking.asked]
     assert ", ".join(shown) == needs
 

@@ -16,7 +16,7 @@ from datafusion import SessionConfig, SessionContext, udf
 from lance_flight.backend_values import CancelStatus, IfExists
 from lance_flight.catalog.commits.staging import Staging
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.storage.leases import SnapshotId, leased, leases
+from lance_flight.catalog.storage.leases import SnapshotId, leased_snapshots, leases
 from lance_flight.engine import operations
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import QueryPlan
@@ -193,13 +193,13 @@ def test_long_work_says_how_far_it_is(engine: Engine, monkeypatch: pytest.Monkey
         engine.update("CREATE INDEX j ON t (k) WITH (min_rows = 1)")
     engine.ingest(TableName("public", "t"), ROWS.to_reader(), create_missing=False, existing=IfExists.APPEND)
     seen: list[float | None] = []
-    progressed = RunningStatement.progressed
+    progressed = RunningStatement.report_progress
 
     def noted(statement: RunningStatement, done: int, total: int) -> None:
         progressed(statement, done, total)
         seen.extend(record.progress for record in engine.running.records() if record.id == statement.id)
 
-    monkeypatch.setattr(RunningStatement, "progressed", noted)
+    monkeypatch.setattr(RunningStatement, "report_progress", noted)
     if sql.startswith("CREATE"):
         engine.update(sql)
     else:
@@ -284,7 +284,7 @@ def test_a_commit_of_many_partitions_is_cancelled_while_they_are_staged(
 
 
 def test_a_commit_is_not_interrupted(engine: Engine) -> None:
-    with engine.running.entered(StatementKind.UPDATE, "INSERT", ALICE) as running:
+    with engine.running.enter(StatementKind.UPDATE, "INSERT", ALICE) as running:
         with running.cancellation.committing():
             assert engine.running.cancel(running.id, ALICE) is CancelStatus.NOT_CANCELLABLE
         running.cancellation.check()
@@ -321,7 +321,7 @@ def test_maintenance_can_be_cancelled_but_not_a_repair(
 def leased_of(engine: Engine) -> set[SnapshotId]:
     """What vacuum is told that this process still reads."""
     leases.publish_all()
-    return leased(engine.root.store.child("t"), time.time())
+    return leased_snapshots(engine.root.store.child("t"), time.time())
 
 
 def test_a_reader_that_stops_early_holds_no_snapshot(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_client_that_is_answered_while_it_is_asked_for_has_not_gone() -> None:
         answered.set()
 
     leaving = [threading.Thread(target=leave)]
-    entered = running.entered(StatementKind.QUERY, "SELECT 1", Issuer(is_gone=is_gone))
+    entered = running.enter(StatementKind.QUERY, "SELECT 1", Issuer(is_gone=is_gone))
     statement = entered.__enter__()
     statement.awaited.add(0)
     running.watch()
@@ -446,7 +446,7 @@ def test_nothing_is_visible_of_a_change_that_is_cancelled_as_its_commit_begins(
 
 
 def _waits(cancellation: Cancellation, wait: Callable[[], object]) -> None:
-    cancellation.awaited(wait)
+    cancellation.run_in_thread(wait)
 
 
 def _computes(cancellation: Cancellation, wait: Callable[[], object]) -> None:
@@ -469,7 +469,7 @@ def test_a_cancelled_statement_that_is_still_at_work_is_named(
         running.cancel(statement.id, ALICE, seconds=0)
         is_released.wait()
 
-    with suppress(Cancelled), running.entered(StatementKind.QUERY, "SELECT 1", ALICE) as statement:
+    with suppress(Cancelled), running.enter(StatementKind.QUERY, "SELECT 1", ALICE) as statement:
         work(statement.cancellation, wait)
     until(lambda: running.overdue == 1)
     (said,) = [record.getMessage() for record in caplog.records]

@@ -9,7 +9,7 @@ import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.sort_keys import sort_key_edits
-from lance_flight.engine.sql.tokens import edited, tokenize
+from lance_flight.engine.sql.tokens import edit_text, tokenize
 from lance_flight.engine.writes.ingest import TableProperties, create
 
 from tests.engine.database import open_engine
@@ -138,4 +138,4 @@ def test_keys_within_keys_are_written_twice_once() -> None:
     for _ in range(200):
         text = f"-sum(b) OVER (PARTITION BY sqrt(b) ORDER BY {text})"
     text = f"SELECT a FROM t ORDER BY {text}"
-    assert len(edited(text, sort_key_edits(text, tokenize(text)))) < 2 * len(text)
+    assert len(edit_text(text, sort_key_edits(text, tokenize(text)))) < 2 * len(text)

@@ -98,9 +98,9 @@ def test_statements_that_ended_are_remembered_with_their_outcomes(engine: Engine
 def test_what_is_remembered_is_bounded(engine: Engine) -> None:
     running = engine.running
     for number in range(MOST_ENDED + 10):
-        with running.entered(StatementKind.QUERY, f"SELECT {number} -- {'long ' * 1000}", Issuer(principal="alice")):
+        with running.enter(StatementKind.QUERY, f"SELECT {number} -- {'long ' * 1000}", Issuer(principal="alice")):
             pass
-    found = running.ended()
+    found = running.ended_records()
     assert len(found) == MOST_ENDED
     assert (len(found[0].sql), found[0].sql[:10], found[0].sql[-1]) == (MOST_TEXT + 1, "SELECT 10 ", "…")
 

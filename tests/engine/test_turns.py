@@ -124,7 +124,7 @@ def test_whoever_waits_for_his_client_lets_others_work() -> None:
     turns = AdmissionQueue(1, 0)
     slow, other = turn(turns), turn(turns)
     slow.take(is_new=True)
-    with slow.paused():
+    with slow.pause():
         other.take(is_new=True)
         other.leave()
     with pytest.raises(LimitExceeded):
@@ -135,7 +135,7 @@ def test_a_turn_that_failed_while_it_was_paused_is_given_up_once() -> None:
     turns = AdmissionQueue(1, 0)
     slow = turn(turns)
     slow.take(is_new=True)
-    with pytest.raises(OSError, match="gone"), slow.paused():
+    with pytest.raises(OSError, match="gone"), slow.pause():
         raise OSError("gone")
     slow.leave()
     turn(turns).take(is_new=True)
@@ -161,7 +161,7 @@ def test_a_turn_is_kept_until_work_that_was_given_up_has_ended() -> None:
     first = turn(turns)
     first.take(is_new=True)
     with pytest.raises(TimeoutError):
-        first.cancellation.awaited(ended.wait, seconds=0.01)
+        first.cancellation.run_in_thread(ended.wait, seconds=0.01)
     first.leave()
     with pytest.raises(LimitExceeded):
         turn(turns).take(is_new=True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import compute
-from lance_flight.engine.sql.tokens import edited, tokenize
+from lance_flight.engine.sql.tokens import edit_text, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES, ROWS_AT_ONCE, operator_edits
 from lance_flight.errors import InvalidInput, LanceFlightError
 
@@ -152,7 +152,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize(("written", "expected"), WRITTEN.items(), ids=WRITTEN)
 def test_operators_are_written_as_calls(written: str, expected: str) -> None:
-    assert edited(written, operator_edits(written, tokenize(written))) == expected
+    assert edit_text(written, operator_edits(written, tokenize(written))) == expected
 
 
 PARAMETERS = [

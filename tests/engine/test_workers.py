@@ -80,7 +80,7 @@ def test_a_statement_ends_before_the_work_that_it_waits_for() -> None:
 
     threading.Thread(target=lambda: begun.wait(30) and cancellation.cancel(lambda: Cancelled("enough"))).start()
     with pytest.raises(Cancelled, match="enough"):
-        cancellation.awaited(work)
+        cancellation.run_in_thread(work)
     cancellation.after_abandoned(after.set)
     assert not after.is_set()
     may_end.set()
@@ -90,11 +90,11 @@ def test_a_statement_ends_before_the_work_that_it_waits_for() -> None:
 def test_work_that_takes_too_long_is_given_up() -> None:
     cancellation, may_end = Cancellation(), threading.Event()
     with pytest.raises(TimeoutError):
-        cancellation.awaited(lambda: may_end.wait(30), seconds=0.01)
+        cancellation.run_in_thread(lambda: may_end.wait(30), seconds=0.01)
     may_end.set()
-    assert cancellation.awaited(lambda: 5) == 5
+    assert cancellation.run_in_thread(lambda: 5) == 5
 
 
 def test_the_error_of_awaited_work_is_raised_where_it_is_awaited() -> None:
     with pytest.raises(ZeroDivisionError):
-        Cancellation().awaited(lambda: 1 // 0)
+        Cancellation().run_in_thread(lambda: 1 // 0)

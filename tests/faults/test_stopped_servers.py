@@ -17,7 +17,7 @@ from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.sweep import Expiry, expire
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.leases import Leases, expiring, leased
+from lance_flight.catalog.storage.leases import Leases, expiring_snapshots, leased_snapshots
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import SerializationFailure
@@ -174,7 +174,7 @@ def test_a_lease_that_is_renewed_too_late_brings_nothing_back_that_is_half_remov
     assert hold
     vacuum(opened(place), VacuumRules(retain_hours=0, force=True))
     assert old not in versions(place), "what is half removed is not shown again"
-    assert expiring(store(place)) == set()
+    assert expiring_snapshots(store(place)) == set()
     assert ids(place) == [1, 2, 3, 4, 11, 12, 13, 14]
 
 
@@ -188,19 +188,19 @@ def test_a_vacuum_leaves_the_announcement_of_one_that_began_beside_it(
     with ExitStack() as beside:
 
         def meanwhile(namespace: Store, moment: float) -> set[tuple[str | None, int]]:
-            monkeypatch.setattr(sweep, "leased", leased)
+            monkeypatch.setattr(sweep, "leased_snapshots", leased_snapshots)
             others.append(
                 beside.enter_context(expire(namespace, namespace.child("__manifest"), retain=0, now=now, announce=True))
             )
-            return leased(namespace, moment)
+            return leased_snapshots(namespace, moment)
 
-        monkeypatch.setattr(sweep, "leased", meanwhile)
+        monkeypatch.setattr(sweep, "leased_snapshots", meanwhile)
         with expire(store(place), store(place).child("__manifest"), retain=1e9, now=now, announce=True) as mine:
             assert not mine.expired
         (other,) = others
         assert other.expired
-        assert expiring(store(place)) == other.expired.keys()
-    assert expiring(store(place)) == set()
+        assert expiring_snapshots(store(place)) == other.expired.keys()
+    assert expiring_snapshots(store(place)) == set()
 
 
 def test_leases_of_processes_that_died_do_not_gather(place: Path) -> None:
@@ -209,7 +209,7 @@ def test_leases_of_processes_that_died_do_not_gather(place: Path) -> None:
     age(place / ".lance-flight", hours=25)
     holds += living.hold_all(store(place), [(None, 2)])
     vacuum(opened(place), VacuumRules())
-    assert leased(store(place), now=0) == {(None, 2)}
+    assert leased_snapshots(store(place), now=0) == {(None, 2)}
 
 
 @pytest.mark.parametrize("how", ["written", "staged"])

@@ -14,7 +14,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.storage import leases
-from lance_flight.catalog.storage.leases import Leases, leased
+from lance_flight.catalog.storage.leases import Leases, leased_snapshots
 from lance_flight.catalog.storage.store import Store
 from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command
@@ -157,7 +157,7 @@ def test_a_writer_whose_files_are_an_hour_old_by_another_clock_commits(database:
 def test_a_snapshot_that_another_clock_dates_to_the_future_is_leased_before_it_is_read(database: Database) -> None:
     store, mine = Store(str(database.root / "t")), Leases()
     hold = mine.hold(store, (None, 3), datetime.now(UTC) + timedelta(hours=1), is_newest=False)
-    assert leased(store, datetime.now(UTC).timestamp()) == {hold.snapshot}
+    assert leased_snapshots(store, datetime.now(UTC).timestamp()) == {hold.snapshot}
 
 
 def test_a_vacuum_takes_the_clock_of_the_files(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from lance_flight.cli import main
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import opened
+from lance_flight_client.files.sources import open_files
 
 FIRST = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "site": ["Oslo", None, "Lima"], "tags": [["a"], [], None]})
 MORE = FIRST.set_column(0, "id", pa.array([4, 5, 6], pa.int64()))
@@ -50,7 +50,7 @@ MADE: dict[str, Callable[[Path], tuple[str, int]]] = {"delta": delta, "iceberg":
 
 
 def rows(argument: str) -> list[dict[str, object]]:
-    source = opened([argument], None, TextOptions(), io.BytesIO())
+    source = open_files([argument], None, TextOptions(), io.BytesIO())
     assert not source.guesses
     batches = source.batches(source.schema)
     found = pa.Table.from_batches(batches, source.schema).to_pylist()
@@ -112,7 +112,7 @@ def test_a_table_stands_alone(tmp_path: Path) -> None:
     argument, _ = delta(tmp_path / "made")
     for arguments, format in (([argument, argument], None), ([argument, "a.csv"], None), ([argument], "csv")):
         with pytest.raises(InvalidInput, match=f"'{argument}' stands for a whole table"):
-            opened(arguments, format, TextOptions(), io.BytesIO())
+            open_files(arguments, format, TextOptions(), io.BytesIO())
 
 
 @pytest.mark.parametrize(("format", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])

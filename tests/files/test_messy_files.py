@@ -163,7 +163,7 @@ LOADED: dict[str, Messy] = {
 
 
 def opened(path: Path, **options: Any) -> sources.RowSource:
-    return sources.opened([str(path)], None, TextOptions(**options), io.BytesIO())
+    return sources.open_files([str(path)], None, TextOptions(**options), io.BytesIO())
 
 
 def rows_of(source: sources.RowSource) -> list[dict[str, Any]]:
@@ -255,7 +255,7 @@ def test_a_form_that_is_said_is_not_guessed(
 def test_a_text_that_is_no_struct_of_its_type_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_text("n|o\n1|{}\n2|" + text + "\n")
     types = pa.schema([("o", pa.struct([("a", pa.int64())]))])
-    source = sources.opened([str(tmp_path / "a.csv")], None, TextOptions(), io.BytesIO(), types=types)
+    source = sources.open_files([str(tmp_path / "a.csv")], None, TextOptions(), io.BytesIO(), types=types)
     with pytest.raises(DataError, match=r"line 3, column 'o': .* is no STRUCT<"):
         rows_of(source)
 

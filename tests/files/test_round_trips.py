@@ -69,5 +69,5 @@ def written(table: pa.Table, format: str) -> bytes:
 @given(tables())
 def test_rows_come_back_as_they_were(format: str, table: pa.Table) -> None:
     text, pipe = TextOptions(nulls=("",) if format == "csv" else ()), io.BytesIO(written(table, format))
-    source = sources.opened(["-"], format, text, pipe, types=table.schema)
+    source = sources.open_files(["-"], format, text, pipe, types=table.schema)
     assert pa.Table.from_batches(source.batches(source.schema), source.schema).to_pylist() == table.to_pylist()

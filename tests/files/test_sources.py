@@ -30,7 +30,7 @@ def opened(
     pipe: bytes = b"",
     text: TextOptions = TextOptions(),  # noqa: B008 - frozen
 ) -> sources.RowSource:
-    return sources.opened([str(path) for path in paths], format, text, io.BytesIO(pipe), types=types, known=known)
+    return sources.open_files([str(path) for path in paths], format, text, io.BytesIO(pipe), types=types, known=known)
 
 
 def read(source: sources.RowSource, schema: pa.Schema | None = None) -> pa.Table:

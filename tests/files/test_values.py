@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_flight_client.console.queries import shown_texts
 from lance_flight_client.files.writing import write_directory
-from lance_flight_client.output import CsvWriter, JsonWriter, aligned
-from lance_flight_client.values import JSON, SQL, enclosed, texts
+from lance_flight_client.output import CsvWriter, JsonWriter, align_table
+from lance_flight_client.values import JSON, SQL, texts, write_enclosed
 
 from tests.selection import IS_FULL
 
@@ -149,7 +149,7 @@ def test_every_value_of_every_type_is_a_text(column: pa.Array) -> None:
     assert [texts(column.slice(place, 1))[0] for place in range(len(column))] == found
     assert len(shown_texts(column)) == len(column)
     assert [text is None for text in texts(column, most=2)] == [text is None for text in found]
-    for document in enclosed(column, JSON):
+    for document in write_enclosed(column, JSON):
         json.loads(document, parse_constant=refused)
 
 
@@ -157,7 +157,7 @@ def test_every_value_of_every_type_is_a_text(column: pa.Array) -> None:
 @given(columns(3), columns(3))
 def test_every_row_is_a_line_on_a_terminal_of_json_and_of_csv(one: pa.Array, two: pa.Array) -> None:
     batch = pa.RecordBatch.from_arrays([one, two], names=["a", "a"])
-    lines = aligned(pa.Table.from_batches([batch]), null="NULL").split("\n")
+    lines = align_table(pa.Table.from_batches([batch]), null="NULL").split("\n")
     assert len(lines) == 1 + batch.num_rows
     out = io.BytesIO()
     with JsonWriter(out) as writer:
@@ -212,7 +212,7 @@ def test_bytes_that_are_no_text_are_shown() -> None:
         offsets = pa.array([0, 2], pa.int64() if kind == pa.large_utf8() else pa.int32())
         broken = pa.Array.from_buffers(kind, 1, [None, offsets.buffers()[1], pa.py_buffer(b"a\xff")])
         assert texts(broken) == ["a\ufffd"]
-        assert enclosed(broken, SQL) == ["'a\ufffd'"]
+        assert write_enclosed(broken, SQL) == ["'a\ufffd'"]
 
 
 def test_a_huge_list_costs_what_is_shown_of_it() -> None:
@@ -220,7 +220,7 @@ def test_a_huge_list_costs_what_is_shown_of_it() -> None:
     text = texts(column, most=60)[0]
     assert text is not None
     assert (text[:12], len(text)) == ("[0, 1, 2, 3,", 230)
-    assert aligned(pa.table({"l": column})).split("\n")[1].endswith("16, …")
+    assert align_table(pa.table({"l": column})).split("\n")[1].endswith("16, …")
 
 
 def test_a_directory_of_csv_has_the_texts_of_one_file(tmp_path: Path) -> None:
@@ -237,4 +237,4 @@ def test_a_directory_of_csv_has_the_texts_of_one_file(tmp_path: Path) -> None:
 
 def test_json_has_texts_for_numbers_that_it_has_not() -> None:
     column = pa.array([math.nan, math.inf, -math.inf, 1.0])
-    assert enclosed(column, JSON) == ['"NaN"', '"Infinity"', '"-Infinity"', "1.0"]
+    assert write_enclosed(column, JSON) == ['"NaN"', '"Infinity"', '"-Infinity"', "1.0"]

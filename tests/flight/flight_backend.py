@@ -84,7 +84,7 @@ class CannedBackend:
     unknown_option: str = UNKNOWN_OPTION
     wrong_value: str = WRONG_VALUE
 
-    def connected(self, caller: Caller) -> None:
+    def begin_session(self, caller: Caller) -> None:
         self.callers.append(caller)
 
     def offer(self, caller: Caller, cookie: str) -> None:

@@ -15,7 +15,7 @@ from lance_flight.flight.normalise import (
     client_schema,
     client_type,
     convert,
-    joined,
+    join_batches,
 )
 
 VIEWS = pa.array(["a", None, "c" * 20, "d"], pa.string_view())
@@ -174,13 +174,13 @@ def test_small_batches_are_joined_in_their_order(sizes: list[int], expected: lis
 
 def test_batches_are_joined_up_to_the_largest_message() -> None:
     batch = pa.record_batch({"s": ["x" * (LARGEST_MESSAGE // 3)]})
-    assert [part.num_rows for part in joined([batch] * 5)] == [2, 2, 1]
+    assert [part.num_rows for part in join_batches([batch] * 5)] == [2, 2, 1]
 
 
 def test_rows_do_not_wait_long_for_others() -> None:
     clock = iter([0.0, 0.01, 0.02, 9.0, 10.0, 10.0])
     batch = pa.record_batch({"n": [1]})
-    assert [part.num_rows for part in joined([batch] * 3, lambda: next(clock))] == [2, 1]
+    assert [part.num_rows for part in join_batches([batch] * 3, lambda: next(clock))] == [2, 1]
 
 
 def test_rows_before_an_error_are_sent() -> None:
@@ -188,7 +188,7 @@ def test_rows_before_an_error_are_sent() -> None:
         yield pa.record_batch({"n": [1]})
         raise ValueError("the disk is gone")
 
-    sent = joined(failing())
+    sent = join_batches(failing())
     assert next(sent).num_rows == 1
     with pytest.raises(ValueError, match="disk"):
         next(sent)

@@ -131,7 +131,7 @@ def test_progress_is_told(slow: SlowBackend) -> None:
         assert slow.is_begun.wait(PATIENCE)
         (running,) = server._polled._running.values()
         for progress, told in ((0.25, 0.25), (7.0, 1.0), (-1.0, 0.0)):
-            running.polls.progressed(progress)
+            running.polls.report_progress(progress)
             assert client.poll(begun.flight_descriptor).progress == told
 
 

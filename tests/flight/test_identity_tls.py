@@ -17,7 +17,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import states
 from lance_flight.flight import lifecycle
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.lifecycle import serve_until, succeeded
+from lance_flight.flight.lifecycle import replace_server, serve_until
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tls import Tls, TlsFiles
 from pyarrow import flight
@@ -193,7 +193,7 @@ def test_files_hold_what_they_hold(files: TlsFiles) -> None:
     tls = files.read()
     assert tls == Tls(certificate=SERVER.pem, key=SERVER.key, client_ca=CA.pem)
     assert "PRIVATE" not in repr(tls)
-    assert files.changed(tls) is None
+    assert files.read_changed(tls) is None
 
 
 OTHER = CA.signs_a_server()
@@ -215,7 +215,7 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(
     tls = files.read()
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
     for _ in range(3):
-        assert files.changed(tls) is None
+        assert files.read_changed(tls) is None
     assert caplog.text.count(message) == 1
     with pytest.raises(InvalidInput, match=message) as raised:
         files.read()
@@ -239,11 +239,11 @@ def test_a_certificate_that_has_expired_replaces_none_that_is_valid(
     tls = files.read()
     CA.signs("server", lasts=-DAY).write(tmp_path / "cert.pem", tmp_path / "key.pem")
     for _ in range(3):
-        assert files.changed(tls) is None
+        assert files.read_changed(tls) is None
     assert caplog.text.count("has expired at") == 1
     assert not states["certificate"].is_in_force
     SERVER.write(tmp_path / "cert.pem", tmp_path / "key.pem")
-    assert files.changed(tls) is None
+    assert files.read_changed(tls) is None
     assert states["certificate"].is_in_force
 
 
@@ -258,7 +258,7 @@ def test_new_certificates_are_used_and_calls_of_the_old_ones_end(identities: Ide
         options = calling(signed_in(client, "alice"))
         running = pool.submit(client.get_flight_info, descriptor(SELECT), options)
         assert backend.is_begun.wait(PATIENCE)
-        with succeeded(before, Tls(certificate=after.pem, key=after.key)) as successor:
+        with replace_server(before, Tls(certificate=after.pem, key=after.key)) as successor:
             assert (successor.port, len(successor.in_flight)) == (before.port, 1)
             backend.go.set()
             assert running.result(PATIENCE).total_records == 4
@@ -285,11 +285,11 @@ def test_a_server_takes_the_certificates_that_come_into_its_files(
     stop, renewed = threading.Event(), threading.Event()
 
     def noted(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
-        successor = succeeded(server, tls)
+        successor = replace_server(server, tls)
         renewed.set()
         return successor
 
-    monkeypatch.setattr(lifecycle, "succeeded", noted)
+    monkeypatch.setattr(lifecycle, "replace_server", noted)
     after = STRANGE_CA.signs_a_server()
     files = TlsFiles(certificate=files.certificate, key=files.key)
     server = FlightSqlServer(backend, KEY, tls=files.read())

@@ -17,9 +17,9 @@ from lance_flight.model.schema_changes import (
     SetNullable,
     SetPrimaryKey,
     WidenColumn,
-    changed,
+    apply_changes,
     merge_problems,
-    merged,
+    merge_schemas,
     stricter,
 )
 
@@ -37,7 +37,7 @@ Change = Callable[[NamespaceSchema], NamespaceSchema]
 
 def to(*changes: object) -> Change:
     def apply(schema: NamespaceSchema) -> NamespaceSchema:
-        return reduce(lambda now, one: one(now) if callable(one) else changed(now, one), changes, schema)  # type: ignore[arg-type]
+        return reduce(lambda now, one: one(now) if callable(one) else apply_changes(now, one), changes, schema)  # type: ignore[arg-type]
 
     return apply
 
@@ -71,20 +71,20 @@ MERGED = [
 def test_what_each_has_changed_is_in_the_merged_schema(main: Change, branch: Change, columns: list[str]) -> None:
     here, there = main(BASE), branch(BASE)
     assert list(merge_problems(BASE, here, there)) == []
-    found = merged(BASE, here, there)
+    found = merge_schemas(BASE, here, there)
     assert shown(found) == columns
     assert found.next_field_id == max(here.next_field_id, there.next_field_id)
     assert found.version > here.version or found is here
-    assert merged(BASE, here, BASE) is here
-    assert merged(there, found, there) is found
+    assert merge_schemas(BASE, here, BASE) is here
+    assert merge_schemas(there, found, there) is found
 
 
 def test_comments_and_the_key_come_along() -> None:
     here = to(CommentOn("a", "main"), SetPrimaryKey(("a",)))(BASE)
     there = to(CommentOn("b", "branch"), CommentOn(None, "all"))(BASE)
-    found = merged(BASE, here, there)
+    found = merge_schemas(BASE, here, there)
     assert (found.comments, found.comment, found.primary_key) == ({"a": "main", "b": "branch"}, "all", ("a",))
-    back = merged(here, here, to(CommentOn("a", None))(here))
+    back = merge_schemas(here, here, to(CommentOn("a", None))(here))
     assert (back.comments, back.primary_key) == ({}, ("a",))
 
 

@@ -12,7 +12,7 @@ from lance_flight.catalog.maintenance.survey import set_policy
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
-from lance_flight.catalog.storage.leases import Leases, leased, leases
+from lance_flight.catalog.storage.leases import Leases, leased_snapshots, leases
 from lance_flight.catalog.tables.partitions import open_at
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
@@ -77,13 +77,13 @@ def test_a_lease_in_the_store_keeps_a_snapshot(namespace: PartitionedNamespace) 
     compact(namespace)
     reader, began = Leases(), time.time()
     hold = reader.hold_all(namespace.store, [(None, old.version)])
-    assert leased(namespace.store, time.time()) == {(None, old.version)}
+    assert leased_snapshots(namespace.store, time.time()) == {(None, old.version)}
     # So long after that the snapshot may go, and so soon that the lease is not over.
     vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=began + 59)
     assert namespace.snapshot(old.version).version == old.version
     del hold
     reader.publish_all()
-    assert leased(namespace.store, time.time()) == set()
+    assert leased_snapshots(namespace.store, time.time()) == set()
     vacuum(namespace, VacuumRules(retain_hours=0, force=True), now=time.time() + 61)
     with pytest.raises(NotFound):
         namespace.snapshot(old.version)

@@ -131,7 +131,7 @@ def test_a_table_is_renamed_only_where_its_name_is_a_row(
     assert database.value("SELECT count(*) FROM t") == 3
     if partition_by is None:
         root = Root(bucket.store)
-        root.register(root.unregistered())
+        root.register(root.list_unregistered())
         database.run("ALTER TABLE t RENAME TO u")
         assert database.rows("SHOW TABLES") == [("public", "u", False)]
         assert database.value("SELECT count(*) FROM u") == 3

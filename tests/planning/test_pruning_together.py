@@ -76,7 +76,7 @@ def test_a_field_of_several_versions_is_one_column_with_the_rows_of_all() -> Non
         (EIGHTS,): 4 + 2,
         (NINTHS,): 3,
     }
-    found = by_fields[BY_TENANT,].coded(BY_TENANT)
+    found = by_fields[BY_TENANT,].column_of(BY_TENANT)
     stored = [[*found.values.to_pylist(), None][code] for code in found.codes]
     for each, parts in zip(VERSIONS, whole.parts, strict=True):
         for part in parts:

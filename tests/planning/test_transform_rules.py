@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, partitioning
+from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, show_partitioning
 from lance_flight.errors import DataError
 from lance_flight.model.domains import Domain, plain
 from lance_flight.model.ordering import ordering
@@ -43,7 +43,7 @@ def domains(draw: st.DrawFn, kind: Kind) -> Domain:
         return Domain(order=order, low=min(keys), high=max(keys), points=some)
     low, high = sorted(draw(st.tuples(st.sampled_from(keys), st.sampled_from(keys))))
     excluded = some if draw(st.booleans()) else frozenset()
-    return Domain(order=order, low=low, high=high, excluded=excluded).tightened()
+    return Domain(order=order, low=low, high=high, excluded=excluded).tighten()
 
 
 def applied(rule: Transform, values: pa.Array) -> pa.Array:
@@ -137,5 +137,5 @@ def test_a_field_is_read_as_it_is_shown(rules: Rules) -> None:
     for rule, kind in rules:
         schema = one_column(kind.type)
         text = rule.as_sql(["x"])
-        shown = partitioning(partition_spec(schema, parse_partition_by(text)), schema)
+        shown = show_partitioning(partition_spec(schema, parse_partition_by(text)), schema)
         assert shown == f"{text} AS {rule.default_name('x')}"

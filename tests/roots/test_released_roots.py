@@ -9,7 +9,7 @@ import pytest
 from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
+from lance_flight.catalog.namespace import PartitionedNamespace, require_partitions
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMATS, TABLE, version_of
 from lance_flight.catalog.storage.store import Store
@@ -57,7 +57,7 @@ def wrong(released: ReleasedRoot, engine: Engine, *, only_fixed: bool = False) -
 def namespaces(root: Path) -> list[PartitionedNamespace]:
     """The partitioned tables of a root, and their branches."""
     found = Root(Store(str(root)))
-    tables = [partitioned(found.table(name)) for name, has_partitions in found.kinds().items() if has_partitions]
+    tables = [require_partitions(found.table(name)) for name, has_partitions in found.kinds().items() if has_partitions]
     return [*tables, *(table.on_branch(branch.name) for table in tables for branch in table.branches)]
 
 

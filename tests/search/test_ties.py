@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
-from lance_flight.catalog.search.row_ranking import SAME_SCORE, levelled
+from lance_flight.catalog.search.row_ranking import SAME_SCORE, level_scores
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import search_target
 from lance_flight.errors import DataError
@@ -154,13 +154,13 @@ def test_scores_that_are_the_same_do_not_depend_on_what_follows() -> None:
     chance = np.random.default_rng(1)
     for _ in range(200):
         scores = np.sort(8.0 - chance.integers(0, 40, 60) * SAME_SCORE)[::-1]
-        found = levelled(scores, SAME_SCORE)
+        found = level_scores(scores, SAME_SCORE)
         best: list[float] = []
         for score in scores:
             is_same = best and score >= best[-1] * (1 - SAME_SCORE)
             best.append(best[-1] if is_same else score)
         assert found.tolist() == best
-        assert all(levelled(scores[:count], SAME_SCORE).tolist() == best[:count] for count in (0, 1, 17))
+        assert all(level_scores(scores[:count], SAME_SCORE).tolist() == best[:count] for count in (0, 1, 17))
 
 
 def test_many_equal_rows_are_not_read_whole(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from lance_flight.cli.connecting import ChosenServer
 from lance_flight_client.adbc import NOBODY
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import opened
+from lance_flight_client.files.sources import open_files
 
 from tests.service.commands import run, run_command
 from tests.service.server_process import COMMAND, Server, files, serving
@@ -309,7 +309,7 @@ def test_sql_writes_the_rows_of_a_query_to_a_file(cities: Server, tmp_path: Path
     ended = run("sql", script, "-o", str(place), "--uri", cities.uri)
     assert (ended.returncode, ended.stdout.decode()[: len(str(place)) + 9]) == (0, f"{place}: 3 rows,")
     assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
-    source = opened([str(place)], None, TextOptions(nulls=("",)), io.BytesIO())
+    source = open_files([str(place)], None, TextOptions(nulls=("",)), io.BytesIO())
     written = pa.Table.from_batches(source.batches(source.schema)).to_pylist()
     assert written == cities.query("SELECT id, name FROM cities ORDER BY id").to_pylist()
 

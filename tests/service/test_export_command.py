@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.cli import main
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import opened
+from lance_flight_client.files.sources import open_files
 
 from tests.service.server_process import Server
 
@@ -41,7 +41,7 @@ class Place:
 
     def read(self, name: str) -> pa.Table:
         """What was written, as it is read again."""
-        source = opened([str(self.files / name)], None, TextOptions(), None)  # type: ignore[arg-type]
+        source = open_files([str(self.files / name)], None, TextOptions(), None)  # type: ignore[arg-type]
         return pa.Table.from_batches(source.batches(source.schema), source.schema)
 
     @property

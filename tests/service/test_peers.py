@@ -140,7 +140,7 @@ def test_a_question_lets_nothing_else_in(servers: list[Server]) -> None:
 @pytest.mark.parametrize("peers", ["127.0.0.1:1", "http://a:1", "grpc://a", "grpc://a:1, b:2"])
 def test_an_address_of_another_form_is_refused(peers: str) -> None:
     with pytest.raises(InvalidInput, match=r"expected grpc://host:port"):
-        ServerConfig(peers=peers).checked()
+        ServerConfig(peers=peers).check()
 
 
 @dataclass

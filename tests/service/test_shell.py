@@ -22,7 +22,7 @@ from lance_flight.cli.shell import prompt
 from lance_flight.cli.shell import session as session_module
 from lance_flight.cli.shell.commands import COMMANDS
 from lance_flight.cli.shell.completion import WORDS, KnownNames, NameCompleter
-from lance_flight.cli.shell.prompt import is_complete, paged, run_input
+from lance_flight.cli.shell.prompt import is_complete, page_text, run_input
 from lance_flight.cli.shell.session import Progress, ShellSession, warn
 from lance_flight.errors import InvalidInput
 from lance_flight_client.adbc import NOBODY, Result
@@ -106,7 +106,7 @@ def test_nothing_stored_changes_a_terminal(
 def test_a_pager_and_errors_of_the_prompt_show_no_controls(
     screen: Screen, traps: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paged(screen.shows(r"\d traps", "SHOW CREATE TABLE traps;", r"\x", "SELECT * FROM traps;"))
+    page_text(screen.shows(r"\d traps", "SHOW CREATE TABLE traps;", r"\x", "SELECT * FROM traps;"))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", capsys.readouterr().out)
     shown = io.TextIOWrapper(Tty(), "utf-8")
     monkeypatch.setattr(sys, "stderr", shown)
@@ -304,7 +304,7 @@ def test_progress_is_asked_for_beside_the_main_thread(rooms: Server, monkeypatch
         session_module, "execute", lambda *_: threads.append(threading.current_thread()) or Result(None, 0)
     )
     with Progress(ChosenServer(rooms.uri, NOBODY), "SELECT 1") as progress:
-        assert progress._said() == ""
+        assert progress._message() == ""
     assert threads
     assert threading.main_thread() not in threads
 

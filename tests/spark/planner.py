@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight_client.spark.connector import jvm
-from lance_flight_client.spark.connector.__main__ import answered
-from lance_flight_client.spark.connector.jvm import unpickled
+from lance_flight_client.spark.connector.__main__ import answer_request
+from lance_flight_client.spark.connector.jvm import unpickle_handle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -39,7 +39,7 @@ class Catalog:
     def ask(self, method: str, **arguments: Any) -> Any:
         """Send a request; return its result, or raise `Refused`."""
         request = {"id": 1, "method": method, "arguments": {"options": dict(self.options), **arguments}}
-        answer = json.loads(json.dumps(answered(json.dumps(request))))
+        answer = json.loads(json.dumps(answer_request(json.dumps(request))))
         if "error" in answer:
             raise Refused(**answer["error"])
         return answer["result"]
@@ -179,7 +179,7 @@ class CatalogTable:
 
 def message(begun: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> str:
     """Run the task of a write; return what it says to the driver."""
-    function, _ = unpickled(begun["function"])
+    function, _ = unpickle_handle(begun["function"])
     (said,) = (row for batch in function(iter(list(batches))) for row in batch.column("message").to_pylist())
     return base64.b64encode(said).decode()
 

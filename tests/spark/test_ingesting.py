@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.errors import AlreadyCommitted, LanceFlightError
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.ingesting import described, earlier_commit, ingest, plain_errors
+from lance_flight_client.spark.ingesting import describe_ingest, earlier_commit, ingest, plain_errors
 from lance_flight_client.spark.job import Job, JobSource, JobTarget, Write, read_job
 from lance_flight_client.spark.program import main
 from pyspark.sql import SparkSession
@@ -106,7 +106,7 @@ def test_what_would_be_done_is_said_and_not_done(
 ) -> None:
     source = replace(as_parquet(tmp_path), where="id >= 4")
     before = files(server.root)
-    new = list(described(spark, Job(source=source, target=target, write=Write(cluster=True))))
+    new = list(describe_ingest(spark, Job(source=source, target=target, write=Write(cluster=True))))
     assert files(server.root) == before
     place = f"table {target.table} of {server.root}, partitioned by p AS p"
     assert new == [
@@ -119,7 +119,7 @@ def test_what_would_be_done_is_said_and_not_done(
     ]
     server.run(f"CREATE TABLE {target.table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
     before = files(server.root)
-    there = list(described(spark, Job(source=source, target=target, write=Write(mode="overwrite table"))))
+    there = list(describe_ingest(spark, Job(source=source, target=target, write=Write(mode="overwrite table"))))
     assert files(server.root) == before
     assert there[-1].startswith(f"would overwrite all rows of {place}, at version ")
 
@@ -145,7 +145,7 @@ def run(spark: SparkSession, job: Job) -> None:
 
 
 def describe(spark: SparkSession, job: Job) -> None:
-    list(described(spark, job))
+    list(describe_ingest(spark, job))
 
 
 def test_what_cannot_be_done_is_said_in_one_line(spark: SparkSession, target: JobTarget, tmp_path: Path) -> None:

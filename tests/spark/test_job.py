@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lance_flight.errors import InvalidInput
 from lance_flight_client.spark.job import SETTINGS, Job, JobSource, JobTarget, Write, read_job
-from lance_flight_client.spark.program import OF_TABLES, given, main, parser
+from lance_flight_client.spark.program import OF_TABLES, main, parser, value_of_flag
 
 PAGE = Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md"
 SECRET = "5ecret"  # noqa: S105 - nobody's
@@ -94,7 +94,7 @@ def written(place: Path, text: str) -> str:
 
 def read(*arguments: str) -> Job:
     options = parser().parse_args(["ingest", *arguments])
-    return read_job(options.job, {setting.key: given(options, setting) for setting in SETTINGS})
+    return read_job(options.job, {setting.key: value_of_flag(options, setting) for setting in SETTINGS})
 
 
 def test_a_file_and_flags_say_the_same(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from lance_flight.faults import POINTS
-from lance_flight_client.spark.commits import committed
+from lance_flight_client.spark.commits import find_commit
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def test_a_commit_that_is_killed_is_done_or_not_and_its_id_says_which(
     with pytest.raises((PySparkException, Py4JJavaError)):
         write(faulty, server.root, held, mode, fault=point, commit_id="job")
     check(server, held, then if is_done else HELD)
-    assert (committed(str(server.root), held, "job") is not None) == is_done
+    assert (find_commit(str(server.root), held, "job") is not None) == is_done
     version = last_version(server, held)
     write(faulty, server.root, held, mode, commit_id="job")
     check(server, held, then)

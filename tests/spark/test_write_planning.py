@@ -18,9 +18,9 @@ from lance_flight.errors import (
     SchemaError,
     SpecError,
 )
-from lance_flight_client.spark.commits import committed
+from lance_flight_client.spark.commits import find_commit
 from lance_flight_client.spark.options import WriteOptions
-from lance_flight_client.spark.types import matched
+from lance_flight_client.spark.types import match_columns
 from lance_flight_client.spark.writing import NothingToWrite, Report, new_writer
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -160,11 +160,11 @@ def test_a_write_with_an_id_that_is_known_does_nothing_and_says_so(
     assert files(root) == before
     assert "commit_id 'monday' was committed at" in caplog.text
     assert "with 2 rows; nothing was written" in caplog.text
-    known = committed(str(root), "t", "monday")
+    known = find_commit(str(root), "t", "monday")
     assert known is not None
     assert known.rows == 2
-    assert committed(str(root), "t", "tuesday") is None
-    assert committed(str(root), "nothing", "monday") is None
+    assert find_commit(str(root), "t", "tuesday") is None
+    assert find_commit(str(root), "nothing", "monday") is None
 
 
 def test_a_write_says_what_it_came_to(root: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_an_abort_after_a_commit_deletes_nothing(root: Path) -> None:
     ],
 )
 def test_columns_are_meant_in_whatever_case(names: list[str], known: list[str], meant: list[str]) -> None:
-    assert matched(names, known) == meant
+    assert match_columns(names, known) == meant
 
 
 def test_a_table_is_made_whose_rows_keep_their_ids(root: Path) -> None:

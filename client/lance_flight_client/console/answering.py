@@ -58,7 +58,7 @@ class Pages:
             return JSONResponse({"error": problem}, status)
         return self.show(request, "problem.html", status, problem=problem)
 
-    def closed(self, request: Request) -> Response:
+    def refuse_browser(self, request: Request) -> Response:
         """Return what a browser sees that is not let in."""
         if CHANGE_HEADER in request.headers:
             return self.problem(request, 403, NOT_LET_IN)
@@ -99,7 +99,7 @@ def absent(request: Request, exc: Exception) -> Response:
     """Answer what is no page."""
     assert isinstance(exc, HTTPException)  # noqa: S101 - the only ones that this is registered for
     if login_of(request) is None:
-        return pages_of(request).closed(request)
+        return pages_of(request).refuse_browser(request)
     return pages_of(request).problem(request, exc.status_code, f"{request.url.path} is no page of the console.")
 
 
@@ -113,7 +113,7 @@ def page(answer: Page) -> Callable[[Request], Response]:
             return pages.enter(request)
         login = login_of(request)
         if login is None:
-            return pages.closed(request)
+            return pages.refuse_browser(request)
         if login.server is None:
             return RedirectResponse("/login", 303)
         if request.method != "GET" and CHANGE_HEADER not in request.headers:

@@ -35,7 +35,7 @@ from lance_flight_client.console.answering import (
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.queries import TooManyQueries, plan_of
 from lance_flight_client.console.server import OWN, ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable, listed
+from lance_flight_client.console.tables import ConsoleTable, list_rows
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 from lance_flight_client.output import for_spreadsheets
@@ -87,7 +87,7 @@ _MOST_FIELDS = 10
 def login_page(request: Request) -> Response:
     """Ask who is there, of a browser that was let in."""
     if login_of(request) is None:
-        return pages_of(request).closed(request)
+        return pages_of(request).refuse_browser(request)
     return pages_of(request).show(request, "login.html", problem=None, user="")
 
 
@@ -95,7 +95,7 @@ async def login(request: Request) -> Response:
     """Take a user with a password, or a token."""
     pages, mine = pages_of(request), login_of(request)
     if mine is None:
-        return pages.closed(request)
+        return pages.refuse_browser(request)
     body = (await request.body()).decode(errors="replace")
     try:
         given = {name: values[0] for name, values in parse_qs(body, max_num_fields=_MOST_FIELDS).items()}
@@ -249,11 +249,11 @@ async def plan(request: Request) -> Response:
         request.scope["state"]["sql"], _ = await sql_of(request)
     except InvalidRequest as exc:
         return pages_of(request).problem(request, 400, str(exc))
-    return await run_in_threadpool(_planned, request)
+    return await run_in_threadpool(_show_plan, request)
 
 
 @page
-def _planned(request: Request, server: ConsoleServer) -> Response:
+def _show_plan(request: Request, server: ConsoleServer) -> Response:
     return pages_of(request).show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
 
 
@@ -346,9 +346,9 @@ def table(request: Request, server: ConsoleServer) -> Response:
     if found is None:
         return no_table(request)
     parts = {
-        "indices": listed(server, f"SELECT * FROM {found.sql(metadata='indexes')}"),
-        "tags": listed(server, f"SELECT * FROM {found.sql(metadata='tags')}"),
-        "branches": listed(server, f"SELECT * FROM {found.sql(metadata='branches')}")
+        "indices": list_rows(server, f"SELECT * FROM {found.sql(metadata='indexes')}"),
+        "tags": list_rows(server, f"SELECT * FROM {found.sql(metadata='tags')}"),
+        "branches": list_rows(server, f"SELECT * FROM {found.sql(metadata='branches')}")
         if found.is_partitioned
         else ([], []),
     }
@@ -356,7 +356,7 @@ def table(request: Request, server: ConsoleServer) -> Response:
         request,
         "table.html",
         table=found,
-        columns=listed(server, f"DESCRIBE {found.sql()}"),
+        columns=list_rows(server, f"DESCRIBE {found.sql()}"),
         definition=tables.definition_of(server, found),
         version=tables.snapshot_of(server, found).version,
         parts={} if found.is_view else parts,

@@ -67,8 +67,8 @@ class PartitionGrid:
         used = [name for name in fields if partitions[name].null_count < partitions.num_rows] or list(fields[:1])
         down = down if down in used else used[0] if used else ""
         across = across if across in used and across != down else next((name for name in used if name != down), None)
-        rows, downs = _placed(partitions, down)
-        columns, acrosses = _placed(partitions, across)
+        rows, downs = _place_values(partitions, down)
+        columns, acrosses = _place_values(partitions, across)
         is_read = [True] * len(downs) if read is None else _is_in(partitions["object_id"], read)
         # Moments are slow to make, and there are many.
         moments = partitions["last_change"].to_pylist() if colour == "age" else [None] * len(downs)
@@ -159,10 +159,10 @@ class PartitionGrid:
     def layout(self) -> dict[str, Any]:
         """Return sizes in pixels: of a cell, of the labels, and of the whole."""
         columns = max(len(self.column_labels), 1)
-        longest = max((len(_cut(label)) for label in self.column_labels), default=0)
+        longest = max((len(_shorten(label)) for label in self.column_labels), default=0)
         width = max(8, min(44, round(1040 / columns)))
         turned = longest * _LETTER > width - 4
-        left = round(max((len(_cut(label)) for label in (*self.row_labels, self.down)), default=0) * _LETTER) + 12
+        left = round(max((len(_shorten(label)) for label in (*self.row_labels, self.down)), default=0) * _LETTER) + 12
         top = 26 + (round(longest * _LETTER * 0.72) if turned else 0)
         return {
             "cell": (width, _CELL_HEIGHT),
@@ -189,8 +189,8 @@ class PartitionGrid:
             "layout": self.layout,
             "fields": [self.down, self.across],
             "isLit": self.is_lit,
-            "rows": [_cut(label) for label in self.row_labels],
-            "columns": [_cut(label) for label in self.column_labels],
+            "rows": [_shorten(label) for label in self.row_labels],
+            "columns": [_shorten(label) for label in self.column_labels],
             "cells": [
                 [cell.row, cell.column, step, cell.partitions, cell.read, cell.rows, cell.size, cell.files]
                 for cell, step in self.levels()
@@ -211,7 +211,7 @@ class PartitionGrid:
 
     def short(self, label: str) -> str:
         """Return a label as it fits beside the map."""
-        return _cut(label)
+        return _shorten(label)
 
 
 def readable_bytes(size: float) -> str:
@@ -227,7 +227,7 @@ def readable_bytes(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _cut(label: str) -> str:
+def _shorten(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
@@ -235,12 +235,12 @@ def _label(value: Any) -> str:
     return "NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _placed(partitions: pa.Table, name: str | None) -> tuple[list[Any], list[int]]:
+def _place_values(partitions: pa.Table, name: str | None) -> tuple[list[Any], list[int]]:
     """Return the values of a field in their order, and the place of each partition among them; one place without a field."""
     if not name:
         return [None], [0] * partitions.num_rows
     found = partitions[name].to_pylist()
-    values = _ordered(set(found))
+    values = _order_values(set(found))
     place_of = {value: place for place, value in enumerate(values)}
     return values, [place_of[value] for value in found]
 
@@ -250,5 +250,5 @@ def _is_in(ids: pa.ChunkedArray, read: Collection[str]) -> list[bool]:
     return found
 
 
-def _ordered(values: Collection[Any]) -> list[Any]:
+def _order_values(values: Collection[Any]) -> list[Any]:
     return sorted(values, key=lambda value: (value is not None, value if value is not None else 0))

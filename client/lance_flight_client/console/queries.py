@@ -133,12 +133,12 @@ def shown_texts(column: pa.Array) -> list[str | None]:
     ('… (1,000 more)', ['146138514283-06-19 07:45:04', None])
     """
     if not pa.types.is_nested(column.type):
-        return [_cut(text) for text in texts(column)]
+        return [_shorten(text) for text in texts(column)]
     parts = [column.slice(place, 1) for place in range(len(column))]
-    return [f"({part.nbytes:,} bytes)" if part.nbytes > _MOST_NESTED else _cut(texts(part)[0]) for part in parts]
+    return [f"({part.nbytes:,} bytes)" if part.nbytes > _MOST_NESTED else _shorten(texts(part)[0]) for part in parts]
 
 
-def _cut(text: str | None) -> str | None:
+def _shorten(text: str | None) -> str | None:
     if text is None or len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}… ({len(text) - MOST_TEXT:,} more)"

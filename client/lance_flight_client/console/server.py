@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight_client.adbc import COOKIES, Credentials, StatementAnswer, answered, connect, execute
+from lance_flight_client.adbc import COOKIES, Credentials, StatementAnswer, connect, execute, run_statement
 from lance_flight_client.errors import ServerError
 
 _MOST_KNOWN_BYTES = 32 << 20
@@ -102,7 +102,7 @@ class ConsoleServer:
         try:
             connection = self._begun(writes=self.writes if writes is None else writes and self.writes)
             try:
-                with answered(connection, sql, begins, parameters) as answer:
+                with run_statement(connection, sql, begins, parameters) as answer:
                     yield answer
             finally:
                 connection.close()

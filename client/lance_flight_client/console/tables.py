@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_FILES = 8
@@ -40,7 +40,7 @@ class ConsoleTable:
         '"public"."t@3$partitions"'
         """
         name = f"{self.name}{'' if at is None else f'@{at}'}{metadata and f'${metadata}'}"
-        return f"{quoted(self.db_schema)}.{quoted(name)}"
+        return f"{quote_name(self.db_schema)}.{quote_name(name)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def snapshot_of(server: ConsoleServer, table: ConsoleTable, version: int | None 
     """Return the snapshot of a version (None: the newest); it knows no more where row policies keep the history from the user."""
     at = "" if version is None else f" WHERE version = {version}"
     sql = f"SELECT version, committed_at FROM {table.sql(metadata='snapshots')}{at} ORDER BY version DESC LIMIT 1"
-    found = listed(server, "" if table.is_view else sql)[1]
+    found = list_rows(server, "" if table.is_view else sql)[1]
     return ConsoleSnapshot(*found[0]) if found else ConsoleSnapshot(version)
 
 
@@ -137,7 +137,7 @@ def summary_of(server: ConsoleServer, table: ConsoleTable) -> TableSummary:
     )
 
 
-def listed(server: ConsoleServer, sql: str) -> tuple[list[str], list[list[Any]]]:
+def list_rows(server: ConsoleServer, sql: str) -> tuple[list[str], list[list[Any]]]:
     """Return the columns and rows of a query; without rows where there is none, or where the server refuses it to this user."""
     if not sql:
         return [], []

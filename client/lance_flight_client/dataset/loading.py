@@ -125,12 +125,12 @@ def permutation(size: int, *key: int) -> np.ndarray:
     return np.argsort(np.random.PCG64(np.random.SeedSequence(key)).random_raw(size), kind="stable")
 
 
-def delivered(batches: Sequence[int], count: int) -> tuple[list[int], int]:
+def count_delivered(batches: Sequence[int], count: int) -> tuple[list[int], int]:
     """Return how many batches each worker has given of the first `count`, and which one gives the next.
 
     Workers give one batch in turn, as many as they have. Of more than there are, all were given.
 
-    >>> delivered([2, 3, 2], 4)
+    >>> count_delivered([2, 3, 2], 4)
     ([2, 1, 1], 1)
     """
     given, left = [0] * len(batches), count
@@ -234,7 +234,7 @@ class Loader:
     def worker_batches(self, turn: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of the worker that is asked for its first one after `turn` others."""
         counts = self._batches()
-        given, first = delivered(counts, self._start.batches)
+        given, first = count_delivered(counts, self._start.batches)
         worker = (first + turn) % self.shards
         shard, skip = self._shard(worker), given[worker] * self.order.batch_size
         rows = shard_rows(self.fragments, self.order, self._start.epoch, shard, skip)

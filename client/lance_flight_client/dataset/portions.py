@@ -54,7 +54,7 @@ class TablePortion:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, in the columns of `schema`."""
-        return self.chosen(self.scanned())
+        return self.filter_rows(self.scan())
 
     def count_rows(self) -> int:
         """Count the rows: from metadata alone where no filter is left."""
@@ -70,7 +70,7 @@ class TablePortion:
             and all(piece.part.of == 1 for piece in self.pieces)
         )
 
-    def chosen(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def filter_rows(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in the columns of `schema`."""
         for batch in rows:
             chosen = batch if self.condition is None else self.condition.filter(batch)
@@ -82,7 +82,7 @@ class TablePortion:
         needed = () if self.condition is None else self.condition.columns
         return pa.schema([self.source.field(name) for name in dict.fromkeys([*self.schema.names, *needed])])
 
-    def scanned(self) -> Iterator[pa.RecordBatch]:
+    def scan(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the filters leave, in the columns of `read`."""
         for number, filter in enumerate(self.filters):
             pieces = [piece for piece in self.pieces if piece.filter == number]
@@ -103,7 +103,7 @@ class TablePortion:
                 addresses = self._addresses(filter, source, last + 1 - first)
                 (mine,) = np.nonzero((wanted >= first) & (wanted < first + len(addresses)))
                 rows = addresses[wanted[mine] - first].tolist()
-                found |= zip(mine.tolist(), _opened(source, column, self.ids.get(column), rows), strict=True)
+                found |= zip(mine.tolist(), _open_blobs(source, column, self.ids.get(column), rows), strict=True)
                 first += len(addresses)
         missing = next((number for place, number in enumerate(wanted.tolist()) if place not in found), None)
         if missing is not None:
@@ -132,7 +132,7 @@ class TablePortion:
         read = pa.schema([*replace(self, schema=pa.schema([])).read, address])
         chosen = replace(self, schema=pa.schema([address]))
         found, count = [], 0
-        for batch in chosen.chosen(replace(self._scan(filter), schema=read).read([lambda: [source]])):
+        for batch in chosen.filter_rows(replace(self._scan(filter), schema=read).read([lambda: [source]])):
             found.append(batch.column(0).to_numpy())
             count += batch.num_rows
             if count >= most:
@@ -151,7 +151,7 @@ class TablePortion:
         )
 
 
-def _opened(source: Source, column: str, number: int | None, addresses: Sequence[int]) -> list[BinaryIO | None]:
+def _open_blobs(source: Source, column: str, number: int | None, addresses: Sequence[int]) -> list[BinaryIO | None]:
     """Return the blobs of some rows of a source; a table that lacks the column has none."""
     there = physical(source.columns, column, number)
     if there is None or not addresses:
@@ -260,10 +260,10 @@ def tasks_for(rows: int, most: int | None) -> int:
     return max(1, -(-rows // ROWS_PER_TASK)) if most is None else most
 
 
-def balanced(pieces: Sequence[tuple[T, int]], tasks: int) -> list[list[T]]:
+def balance_tasks(pieces: Sequence[tuple[T, int]], tasks: int) -> list[list[T]]:
     """Pieces and their weights, dealt out to at most `tasks`, the heaviest first; no task without a piece.
 
-    >>> balanced([("a", 1), ("b", 5), ("c", 2), ("d", 2)], 2)
+    >>> balance_tasks([("a", 1), ("b", 5), ("c", 2), ("d", 2)], 2)
     [['b'], ['c', 'd', 'a']]
     """
     dealt: list[list[T]] = [[] for _ in range(tasks)]

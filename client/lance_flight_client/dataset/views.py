@@ -17,7 +17,7 @@ from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divided, row_counts
+from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_rows, row_counts
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
@@ -33,7 +33,7 @@ from lance_flight_client.flight import (
     ServerAccess,
     ServerPlan,
     endpoints,
-    said,
+    raise_server_errors,
     table_clauses,
     table_select,
 )
@@ -181,7 +181,7 @@ class RootView:
         return [
             TableFragment(self._portion([replace(piece, part=part)]), count, self.place, self.lease)
             for piece, stored in zip(self.found.pieces, self._counts(), strict=True)
-            for part, count in divided(piece.part.table, stored, rows)
+            for part, count in divide_rows(piece.part.table, stored, rows)
         ]
 
     def close(self) -> None:
@@ -360,16 +360,16 @@ def _keep(query: FlightQuery, closing: Event) -> None:
 
 
 def _rows(query: FlightQuery) -> Iterator[pa.RecordBatch]:
-    yield from _streamed(query, query.plan())
+    yield from _stream(query, query.plan())
 
 
 def _table(query: FlightQuery) -> pa.Table:
     plan = query.plan()
-    return pa.Table.from_batches(_streamed(query, plan), plan.schema)
+    return pa.Table.from_batches(_stream(query, plan), plan.schema)
 
 
-def _streamed(query: FlightQuery, plan: ServerPlan) -> Iterator[pa.RecordBatch]:
-    with said(query.access):
+def _stream(query: FlightQuery, plan: ServerPlan) -> Iterator[pa.RecordBatch]:
+    with raise_server_errors(query.access):
         for endpoint in endpoints(query, plan):
             yield from endpoint.batches()
 

@@ -53,22 +53,22 @@ class Conversion:
         trimmed = pc.utf8_trim_whitespace(texts)
         words = NULL_WORDS if is_number(kind) else (*NULL_WORDS, *_NO_NUMBERS)
         known = pc.if_else(pc.is_in(trimmed, pa.array(words, pa.utf8())), pa.scalar(None, pa.utf8()), trimmed)
-        found = self._parsed(known, kind)
+        found = self._parse(known, kind)
         return found, pc.and_(known.is_valid(), found.is_null())
 
-    def _parsed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    def _parse(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if pa.types.is_boolean(kind):
             plain = pc.replace_substring_regex(pc.replace_substring_regex(texts, _TRUE, "true"), _FALSE, "false")
             return _cast(plain, kind)
         if is_number(kind):
             return _cast(self._plain_numbers(texts, kind), kind)
         if pa.types.is_nested(kind):
-            return pa.array([_document(text, kind) for text in texts.to_pylist()], kind)
+            return pa.array([_parse_document(text, kind) for text in texts.to_pylist()], kind)
         if pa.types.is_time(kind):
             moments = pc.binary_join_element_wise(pa.scalar("1970-01-01", pa.utf8()), texts, " ")
             return _cast(moments, pa.timestamp("ns")).cast(kind)
         if self.format is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-            return _formatted(texts, self.format).cast(kind)
+            return _parse_moments(texts, self.format).cast(kind)
         if pa.types.is_timestamp(kind) and kind.tz is not None:
             return _cast(pc.replace_substring_regex(texts, r"\s+([+-]\d\d:?\d\d|Z)$", r"\1"), kind)
         return _cast(texts, kind)
@@ -119,17 +119,17 @@ def _bytes(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return plain.cast(kind)
 
 
-def _document(text: str | None, kind: pa.DataType) -> Any:
+def _parse_document(text: str | None, kind: pa.DataType) -> Any:
     """Return the list, struct or map that a text of JSON has; None for one that has another, or more."""
     try:
-        value = None if text is None else _shaped(json.loads(text), kind)
+        value = None if text is None else _shape_value(json.loads(text), kind)
         pa.scalar(value, kind)
     except (ValueError, TypeError, pa.ArrowException):
         return None
     return value
 
 
-def _shaped(value: Any, kind: pa.DataType) -> Any:
+def _shape_value(value: Any, kind: pa.DataType) -> Any:
     """Return a value of JSON with the pairs of maps as Arrow takes them; `ValueError` for one that a type has no place for."""
     if value is None or not pa.types.is_nested(kind):
         return value
@@ -137,12 +137,12 @@ def _shaped(value: Any, kind: pa.DataType) -> Any:
         kinds = {each.name: each.type for each in kind}
         if not isinstance(value, dict) or not value.keys() <= kinds.keys():
             raise ValueError("not a struct of these fields")  # Arrow leaves out others
-        return {name: _shaped(each, kinds[name]) for name, each in value.items()}
+        return {name: _shape_value(each, kinds[name]) for name, each in value.items()}
     if not isinstance(value, list):
         raise TypeError("not a list")
     if pa.types.is_map(kind):
-        return [(key, _shaped(item, kind.item_type)) for key, item in value]
-    return [_shaped(each, kind.value_type) for each in value]
+        return [(key, _shape_value(item, kind.item_type)) for key, item in value]
+    return [_shape_value(each, kind.value_type) for each in value]
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -156,7 +156,7 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([_cast(texts.slice(0, half), kind), _cast(texts.slice(half), kind)])
 
 
-def _formatted(texts: pa.Array, format: str) -> pa.Array:
+def _parse_moments(texts: pa.Array, format: str) -> pa.Array:
     """Return the moments of texts in a format of strptime, NULL for those that are in another, or no days of a calendar."""
     if format.endswith("%H:%M:%S"):
         # Programs leave out seconds that are zero.
@@ -201,29 +201,29 @@ class Guess:
 def guess(texts: pa.Array, decimal: str | None, date_format: str | None) -> Guess:
     """Guess what the texts of a column are; `decimal` and `date_format` are those of the whole file, where they are known."""
     if not len(texts.drop_null()):
-        return Guess(_guessed(pa.null()))
+        return Guess(_guess(pa.null()))
     trimmed = pc.utf8_trim_whitespace(texts.drop_null())
     known = [text for text in pc.unique(trimmed).to_pylist() if text not in NULL_WORDS]
     if not known:
-        return Guess(_guessed(pa.null())) if not any(trimmed.to_pylist()) else Guess(_guessed(pa.utf8()))
+        return Guess(_guess(pa.null())) if not any(trimmed.to_pylist()) else Guess(_guess(pa.utf8()))
     sample = pa.array(known, pa.utf8())
     if are_bytes(sample):
-        return Guess(_guessed(pa.binary()))
+        return Guess(_guess(pa.binary()))
     if all(text.lower() in {"true", "false"} for text in known):
-        return Guess(_guessed(pa.bool_()))
+        return Guess(_guess(pa.bool_()))
     if not all(map(_MAY_BE_VALUES.match, known[:_FEW])):
-        return Guess(_guessed(pa.utf8()), _null_note(trimmed))
+        return Guess(_guess(pa.utf8()), _null_note(trimmed))
     if all(map(_WHOLE.fullmatch, known)):
         padded = next((text for text in known if _PADDED.match(text)), None)
         if padded is not None:
-            return Guess(_guessed(pa.utf8()), f"{padded!r} has leading zeros: kept as text")
+            return Guess(_guess(pa.utf8()), f"{padded!r} has leading zeros: kept as text")
         longest = max(known, key=lambda text: abs(int(text)))
         if abs(int(longest)) >= 1 << 63:
-            return Guess(_guessed(pa.utf8()), f"{longest!r} is longer than a BIGINT: kept as text")
+            return Guess(_guess(pa.utf8()), f"{longest!r} is longer than a BIGINT: kept as text")
     return (
         _number(sample, known, decimal)
         or _moment(sample, known, date_format)
-        or Guess(_guessed(pa.utf8()), _null_note(trimmed))
+        or Guess(_guess(pa.utf8()), _null_note(trimmed))
     )
 
 
@@ -234,7 +234,7 @@ def moments_of(texts: pa.Array) -> pa.DataType | None:
     if not _ISO.match(first):
         return None
     kinds = (pa.timestamp("us"), pa.timestamp("ns"), _UTC, _UTC_NS)
-    return next((kind for kind in kinds if fits(known, _guessed(kind))), None)
+    return next((kind for kind in kinds if fits(known, _guess(kind))), None)
 
 
 def is_unclear(texts: pa.Array) -> bool:
@@ -243,7 +243,7 @@ def is_unclear(texts: pa.Array) -> bool:
     return bool(signed) and all(map(_UNCLEAR.fullmatch, signed))
 
 
-def _guessed(kind: pa.DataType, **others: object) -> Conversion:
+def _guess(kind: pa.DataType, **others: object) -> Conversion:
     return Conversion(kind=kind, is_guess=True, **others)  # type: ignore[arg-type]
 
 
@@ -275,11 +275,11 @@ def _number(sample: pa.Array, known: Sequence[str], decimal: str | None) -> Gues
     elif decimal is None and unclear is not None:
         if all(map(re.compile(r"[+-]?\d{1,3}(,\d{3})?").fullmatch, known)):
             return Guess(
-                _guessed(pa.utf8()), f"{unclear!r} may have a decimal comma or thousands: kept as text; say --decimal"
+                _guess(pa.utf8()), f"{unclear!r} may have a decimal comma or thousands: kept as text; say --decimal"
             )
         return None
     for kind in (pa.int64(), pa.float64()):
-        conversion = _guessed(kind, decimal=sign, is_grouped=is_grouped)
+        conversion = _guess(kind, decimal=sign, is_grouped=is_grouped)
         if fits(sample, conversion):
             return Guess(conversion)
     return None
@@ -288,12 +288,12 @@ def _number(sample: pa.Array, known: Sequence[str], decimal: str | None) -> Gues
 def _moment(sample: pa.Array, known: Sequence[str], date_format: str | None) -> Guess | None:
     if date_format is not None:
         has_clock = any(sign in date_format for sign in ("%H", "%I", "%T", "%R", "%c"))
-        given = _guessed(pa.timestamp("us") if has_clock else pa.date32(), format=date_format)
+        given = _guess(pa.timestamp("us") if has_clock else pa.date32(), format=date_format)
         if fits(sample, given):
             return Guess(given)
     for kind in (pa.date32(), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ns"), _UTC, _UTC_NS):
-        if fits(sample, _guessed(kind)):
-            return Guess(_guessed(kind))
+        if fits(sample, _guess(kind)):
+            return Guess(_guess(kind))
     if not all(map(_DAY_LIKE.search, known)):
         return None
     has_clock = any(map(_TIME_LIKE.search, known))
@@ -301,12 +301,12 @@ def _moment(sample: pa.Array, known: Sequence[str], date_format: str | None) -> 
     days = [each for each in _DAYS if ("%Y" in each) == has_years]
     formats = ["".join(parts) for parts in product(days, _CLOCKS)] if has_clock else days
     kind = pa.timestamp("us") if has_clock else pa.date32()
-    fitting = [each for each in (_guessed(kind, format=format) for format in formats) if fits(sample, each)]
+    fitting = [each for each in (_guess(kind, format=format) for format in formats) if fits(sample, each)]
     if not fitting:
         return None
     if any(not each.values(sample)[0].equals(fitting[0].values(sample)[0]) for each in fitting[1:]):
         return Guess(
-            _guessed(pa.utf8()),
+            _guess(pa.utf8()),
             f"{known[0]!r} may be {' or '.join(str(each.format) for each in fitting[:2])}: kept as text; say --date-format",
         )
     return Guess(fitting[0])

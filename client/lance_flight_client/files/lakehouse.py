@@ -59,7 +59,7 @@ def _iceberg(table: LakehouseTable) -> pa.RecordBatchReader:
     from pyiceberg.exceptions import ValidationError  # noqa: PLC0415 - an extra
     from pyiceberg.table import StaticTable  # noqa: PLC0415
 
-    with _named(table, OSError, ValueError, ValidationError):
+    with _naming_table(table, OSError, ValueError, ValidationError):
         opened = StaticTable.from_metadata(_metadata_file(table))
         if table.version is not None and opened.snapshot_by_id(table.version) is None:
             known = ", ".join(str(each.snapshot_id) for each in opened.snapshots()[-5:])
@@ -89,7 +89,7 @@ def _delta(table: LakehouseTable) -> pa.RecordBatchReader:
     from deltalake import DeltaTable  # noqa: PLC0415 - an extra
     from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
 
-    with _named(table, OSError, DeltaError, TableNotFoundError):
+    with _naming_table(table, OSError, DeltaError, TableNotFoundError):
         return pa.RecordBatchReader.from_stream(DeltaTable(table.path, version=table.version).scan())
 
 
@@ -98,7 +98,7 @@ OPENERS: Mapping[str, Opener] = MappingProxyType({"iceberg": _iceberg, "delta": 
 
 
 @contextmanager
-def _named(table: LakehouseTable, *missing: type[Exception]) -> Any:
+def _naming_table(table: LakehouseTable, *missing: type[Exception]) -> Any:
     """Name the table in an error of its library."""
     try:
         yield

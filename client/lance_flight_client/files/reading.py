@@ -18,7 +18,7 @@ from lance_flight.model.arrow_types import storage_of
 from pyarrow import fs
 
 from lance_flight_client.files.names import ENDINGS, format_of
-from lance_flight_client.files.sniffing import inflated
+from lance_flight_client.files.sniffing import decompress
 from lance_flight_client.files.text_files import CsvFile, TextFile
 
 _WILD = "*?["
@@ -37,14 +37,14 @@ class Found:
     format: str
 
 
-def found(argument: str, format: str | None) -> Found:
+def find_files(argument: str, format: str | None) -> Found:
     """Find the files of an argument; `format` is theirs, or None for what their names say.
 
     `NotFound` if there are none, `InvalidInput` if their format cannot be told.
     """
     try:
         filesystem, path = fs.FileSystem.from_uri(_address(argument))
-        base, infos = _listed(filesystem, path)
+        base, infos = _list_matches(filesystem, path)
     except (OSError, pa.ArrowException) as exc:
         raise NotFound(f"{argument!r} cannot be read: {exc}") from exc
     files = sorted(
@@ -80,7 +80,7 @@ def _address(argument: str) -> str:
     return argument if "://" in argument else str(Path(argument).expanduser().absolute())
 
 
-def _listed(filesystem: fs.FileSystem, path: str) -> tuple[str, list[fs.FileInfo]]:
+def _list_matches(filesystem: fs.FileSystem, path: str) -> tuple[str, list[fs.FileInfo]]:
     """Return the directory below which names may be columns, and what a path, a directory or a glob stands for."""
     info = filesystem.get_file_info(path)
     if info.type is fs.FileType.Directory:
@@ -123,12 +123,12 @@ def opened_text(filesystem: Any, path: str, *, sheet: str | None, is_workbook: b
     """Open the stream of a file's text, or of a workbook's sheet."""
     with (
         filesystem.open_input_file(path) as file,
-        inflated(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
+        decompress(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
     ):
         yield stream
 
 
-def conformed(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
+def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
     """Return a batch with the columns of a schema: those that its path names, a file's own, and NULL."""
     columns = [
         batch.column(field.name).cast(field.type)
@@ -147,10 +147,10 @@ def _read_text(fragment: Any, size: int, text: TextFile, schema: pa.Schema) -> I
     is_workbook = isinstance(text, CsvFile) and text.is_workbook
     with (
         fragment.filesystem.open_input_file(path) as file,
-        inflated(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
+        decompress(file, path, sheet=sheet, is_workbook=is_workbook) as stream,
     ):
         for batch in text.batches(stream, own):
-            yield conformed(batch, schema, values), _position(file, size)
+            yield conform_batch(batch, schema, values), _position(file, size)
 
 
 def _position(file: Any, size: int) -> int:
@@ -170,7 +170,7 @@ def _read_parquet(fragment: Any, size: int, schema: pa.Schema) -> Iterator[tuple
         names = [name for name in file.schema_arrow.names if name in schema.names and name not in values]
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
             rows += batch.num_rows
-            yield conformed(batch, schema, values), size * rows // total
+            yield conform_batch(batch, schema, values), size * rows // total
 
 
 def _scan(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -179,4 +179,4 @@ def _scan(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, in
         schema=plain, batch_size=BATCH_ROWS, batch_readahead=_READ_AHEAD, fragment_readahead=1, cache_metadata=False
     )
     for batch in scanner.to_batches():
-        yield conformed(batch, schema, {}), 0
+        yield conform_batch(batch, schema, {}), 0

@@ -106,7 +106,7 @@ class TextForm:
 
 
 @contextmanager
-def inflated(file: Any, name: str, *, sheet: str | None = None, is_workbook: bool = False) -> Iterator[Any]:
+def decompress(file: Any, name: str, *, sheet: str | None = None, is_workbook: bool = False) -> Iterator[Any]:
     """Open the stream of a file's text, which its first bytes may call compressed, or of a workbook's sheet."""
     if is_workbook:
         yield pa.BufferReader(sheet_text(file, name, sheet))
@@ -194,7 +194,7 @@ def sniff(
     # Bytes of a column of bytes are kept.
     has_bytes = any(is_bytes(each.type) for each in types)
     encoding = options.encoding or ("utf-8" if has_bytes else encoding_of(head, name, is_whole=is_whole))
-    text = head.decode(encoding, errors="replace") if has_bytes else decoded(head, encoding, name)
+    text = head.decode(encoding, errors="replace") if has_bytes else decode_text(head, encoding, name)
     if not is_whole:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
     notes = [] if encoding in {"utf-8", "utf-8-sig", options.encoding} else [f"encoding {encoding}"]
@@ -216,14 +216,14 @@ def sniff(
     has_header = (
         options.header if options.header is not None else _has_names(regular[0][1], [row for _, row in regular[1:]])
     )
-    names, start = _named([f"f{place}" for place in range(shape.width)], []), regular[0][0]
+    names, start = _naming_error([f"f{place}" for place in range(shape.width)], []), regular[0][0]
     if has_header:
         given = regular[0][1]
         # Rows may end with a delimiter that the names have not.
         has_ends = len(given) == shape.width - 1 and not any(
             row[-1] for _, row in regular[1:] if len(row) == shape.width
         )
-        names = _named([*given, ""] if has_ends else given, notes)
+        names = _naming_error([*given, ""] if has_ends else given, notes)
         start += 1 + sum(text.count("\n") for text in given)
     form = TextForm(encoding=encoding, shape=shape, skip=begin + start, names=tuple(names))
     guesses = _guesses(form, text, options, {} if like is None else like.columns)
@@ -239,7 +239,7 @@ _SEPARATOR = re.compile("sep=(.)\r?\n")
 """Line that tells Excel the delimiter."""
 
 
-def decoded(head: bytes, encoding: str, name: str) -> str:
+def decode_text(head: bytes, encoding: str, name: str) -> str:
     """Return the beginning of a text, which may end within a character; `DataError` if it is none of that encoding."""
     try:
         return codecs.getincrementaldecoder(encoding)().decode(head)
@@ -334,7 +334,7 @@ def _is_value(text: str) -> bool:
     return guess(pa.array([text], pa.utf8()), None, None).conversion.kind not in _NO_VALUES
 
 
-def _named(given: Sequence[str], notes: list[str]) -> list[str]:
+def _naming_error(given: Sequence[str], notes: list[str]) -> list[str]:
     plain = [text.strip() or f"f{place}" for place, text in enumerate(given)]
     names = unique(plain)
     if names != plain:

@@ -19,8 +19,8 @@ from lance_flight.model.schema import MARKED, is_blob
 from lance_flight_client.files.formats import ARROW_MAGIC, FORMATS, padded_names
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.names import PIPE
-from lance_flight_client.files.reading import Found, conformed, found, opened_text, read_file
-from lance_flight_client.files.sniffing import HEAD, Replayed, TextOptions, inflated
+from lance_flight_client.files.reading import Found, conform_batch, find_files, opened_text, read_file
+from lance_flight_client.files.sniffing import HEAD, Replayed, TextOptions, decompress
 from lance_flight_client.files.text_files import CsvFile, JsonFile, RejectedRow, Reopen, TextFile
 
 NO_TYPES = pa.schema([])
@@ -70,7 +70,7 @@ class RowSource(Protocol):
         ...
 
 
-def opened(
+def open_files(
     arguments: Sequence[str],
     format: str | None,
     text: TextOptions,
@@ -89,7 +89,7 @@ def opened(
             raise InvalidInput(f"{tables[0].argument!r} stands for a whole table; expected it alone, without --format")
         return _typed_stream(tables[0].argument, tables[0].open(), types)
     if PIPE not in arguments:
-        files = [found(argument, format) for argument in arguments]
+        files = [find_files(argument, format) for argument in arguments]
         stream = _arrow_stream(files)
         return (
             FileSource.of(files, text, types, known) if stream is None else _typed_stream(arguments[0], stream, types)
@@ -101,10 +101,10 @@ def opened(
         pipes = [name for name, each in FORMATS.items() if each.pipe is not None or each.is_text]
         what = "a pipe says no format" if format is None else f"a pipe of format {format!r} cannot be read"
         raise InvalidInput(f"{what}; expected --format {' or '.join(pipes)}")
-    with _named("the pipe"):
+    with _naming_file("the pipe"):
         if kind.pipe is not None:
             reader = kind.pipe(pipe)
-            return ReaderSource("the pipe", reader, _typed(reader.schema, types, None))
+            return ReaderSource("the pipe", reader, _apply_types(reader.schema, types, None))
         return TextPipe.of(format or "", pipe, text, types, known)
 
 
@@ -140,12 +140,12 @@ def _arrow_stream(files: Sequence[Found]) -> Any:
         is_stream = opened_file.read(len(ARROW_MAGIC)) != ARROW_MAGIC
     if not is_stream:
         return None
-    with _named(files[0].argument):
+    with _naming_file(files[0].argument):
         return pa.ipc.open_stream(files[0].filesystem.open_input_stream(files[0].paths[0]))
 
 
 def _typed_stream(name: str, reader: Any, types: pa.Schema) -> ReaderSource:
-    return ReaderSource(name, reader, _typed(reader.schema.remove_metadata(), types, None))
+    return ReaderSource(name, reader, _apply_types(reader.schema.remove_metadata(), types, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,11 @@ class ReaderSource:
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = size = 0
-        with _named(self.name):
+        with _naming_file(self.name):
             for batch in self.reader:
                 rows, size = rows + batch.num_rows, size + batch.nbytes
                 seen(size, rows)
-                yield conformed(batch, schema, {})
+                yield conform_batch(batch, schema, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +186,12 @@ class TextPipe:
     @classmethod
     def of(cls, format: str, pipe: IO[bytes], text: TextOptions, types: pa.Schema, known: pa.Schema) -> TextPipe:
         """Look at the beginning of a pipe, which is read again then."""
-        stream = ExitStack().enter_context(inflated(pipe, "the pipe", sheet=text.sheet, is_workbook=format == "excel"))
+        stream = ExitStack().enter_context(
+            decompress(pipe, "the pipe", sheet=text.sheet, is_workbook=format == "excel")
+        )
         told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
         file, begun = _text_file(format, "the pipe", stream, text, types=told, reopen=None)
-        return cls(text=file, begun=begun, stream=stream, schema=_typed(file.schema, types, known))
+        return cls(text=file, begun=begun, stream=stream, schema=_apply_types(file.schema, types, known))
 
     @property
     def notes(self) -> Sequence[str]:
@@ -208,7 +210,7 @@ class TextPipe:
         for batch in self.text.batches(replayed, schema):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             seen(size, rows)
-            yield conformed(batch, schema, {})
+            yield conform_batch(batch, schema, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +230,7 @@ class _Argument:
         like: TextFile | None = None
         for path in files.paths if kind.is_text else ():
             reopen = partial(opened_text, files.filesystem, path, sheet=text.sheet, is_workbook=files.format == "excel")
-            with _named(path), reopen() as stream:
+            with _naming_file(path), reopen() as stream:
                 found = _text_file(files.format, path, stream, text, types=types, reopen=reopen, like=like)
             like = texts[path] = found[0]
         return cls(
@@ -239,7 +241,7 @@ class _Argument:
 
     def inspect(self) -> pa.Schema:
         """Read of each file what says its columns; those of directories are last."""
-        with _named(self.files.argument):
+        with _naming_file(self.files.argument):
             if not self.texts:
                 return self.factory.inspect(promote_options="permissive", fragments=None)
             below = self.factory.inspect(fragments=0)
@@ -261,14 +263,14 @@ class FileSource:
         """Open files, and read of each what says its columns."""
         told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
         opened_arguments = [_Argument.of(each, text, told) for each in arguments]
-        schema = _unified([each.inspect() for each in opened_arguments])
+        schema = _unify_schemas([each.inspect() for each in opened_arguments])
         guesses = any(FORMATS[each.format].is_text for each in arguments)
         padded = padded_names(path for each in arguments for path in each.paths) if guesses else set[str]()
         schema = pa.schema([each.with_type(pa.utf8()) if each.name in padded else each for each in schema])
         return cls(
             arguments=opened_arguments,
             sizes={path: size for each in arguments for path, size in zip(each.paths, each.sizes, strict=True)},
-            schema=_typed(schema, types, known if guesses else None),
+            schema=_apply_types(schema, types, known if guesses else None),
             guesses=guesses,
         )
 
@@ -305,7 +307,7 @@ class FileSource:
         for each in self.arguments:
             for fragment in each.factory.finish(schema).get_fragments():
                 size, text = self.sizes[fragment.path], each.texts.get(fragment.path)
-                with _named(fragment.path):
+                with _naming_file(fragment.path):
                     for batch, read in read_file(fragment, size, text, schema):
                         rows += batch.num_rows
                         seen(done + min(read, size), rows)
@@ -318,7 +320,7 @@ _SAMPLE = 3
 """Rows that are shown beside the types."""
 
 
-def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+def _unify_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
     try:
         return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
     except pa.ArrowException as exc:
@@ -344,7 +346,7 @@ def _common(one: pa.DataType, two: pa.DataType) -> pa.DataType:
         return pa.timestamp("us") if moments else pa.utf8()
 
 
-def _typed(schema: pa.Schema, types: pa.Schema, known: pa.Schema | None) -> pa.Schema:
+def _apply_types(schema: pa.Schema, types: pa.Schema, known: pa.Schema | None) -> pa.Schema:
     """Return the schema with the types that were said; guesses (`known` is not None) become known types, or those of SQL.
 
     Of the metadata of columns the mark of blobs is kept.
@@ -369,7 +371,7 @@ _GUESSED: Mapping[pa.DataType, pa.DataType] = MappingProxyType(
 
 
 @contextmanager
-def _named(what: str) -> Iterator[None]:
+def _naming_file(what: str) -> Iterator[None]:
     """Name the file in an error of Arrow's, or of what it is compressed by."""
     try:
         yield

@@ -19,7 +19,7 @@ from lance_flight.model.arrow_types import storage_of
 from lance_flight.model.type_names import type_name
 
 from lance_flight_client.files.conversions import Conversion, are_bytes, is_bytes, moments_of
-from lance_flight_client.files.sniffing import TextForm, TextOptions, decoded, encoding_of, sniff, text_rows
+from lance_flight_client.files.sniffing import TextForm, TextOptions, decode_text, encoding_of, sniff, text_rows
 
 Reopen = Callable[[], AbstractContextManager[Any]]
 """Function that opens the stream of a file's text once more."""
@@ -96,10 +96,10 @@ class CsvFile:
         self.forget()
         try:
             for batch in self._texts(stream, conversions):
-                yield self._converted(batch, conversions, schema, before)
+                yield self._convert(batch, conversions, schema, before)
                 before += batch.num_rows
         except pa.ArrowInvalid as exc:
-            raise self._explained(exc) from exc
+            raise self._explain(exc) from exc
         except UnicodeDecodeError as exc:
             raise DataError(f"{self.name}: is no text of encoding {self.form.encoding}: {exc.reason}") from exc
         if self.rejected and self.reopen is not None:
@@ -141,7 +141,7 @@ class CsvFile:
             )
         self.rejected.append(found)
 
-    def _converted(
+    def _convert(
         self, batch: pa.RecordBatch, conversions: Sequence[Conversion], schema: pa.Schema, before: int
     ) -> pa.RecordBatch:
         columns, wrong = {}, pa.repeat(pa.scalar(False), batch.num_rows)
@@ -149,7 +149,7 @@ class CsvFile:
             columns[name], is_wrong = conversion.values(texts)
             first = pc.index(is_wrong, True).as_py()
             if first >= 0 and not self.options.ignores_errors:
-                raise self._refused(before + first, name, texts[first].as_py(), conversion.kind)
+                raise self._refusal(before + first, name, texts[first].as_py(), conversion.kind)
             if first >= 0:
                 places = pc.indices_nonzero(pc.and_not(is_wrong, wrong)).to_pylist()
                 for place in places:
@@ -169,20 +169,22 @@ class CsvFile:
                     )
                 wrong = pc.or_(wrong, is_wrong)
         own = pa.schema([field for field in schema if field.name in columns])
-        found = pa.RecordBatch.from_arrays([_typed(columns[field.name], field.type) for field in own], schema=own)
+        found = pa.RecordBatch.from_arrays([_apply_types(columns[field.name], field.type) for field in own], schema=own)
         return found.filter(pc.invert(wrong)) if self.rejected else found
 
-    def _refused(self, row: int, column: str, value: str, kind: pa.DataType) -> DataError:
-        line = next((line for line, at, _ in self._numbered() if at == row), None) if self.reopen is not None else None
+    def _refusal(self, row: int, column: str, value: str, kind: pa.DataType) -> DataError:
+        line = (
+            next((line for line, at, _ in self._number_rows() if at == row), None) if self.reopen is not None else None
+        )
         place = f"row {row + 1:,}" if line is None else f"line {line:,}"
         padded = re.fullmatch(r"\s*[+-]?0\d+\s*", value) is not None and pa.types.is_integer(kind)
         what = "would lose its zeros as a number" if padded else f"is no {type_name(kind)}"
         return DataError(f"{self.name}: {place}, column {column!r}: {value!r} {what}")
 
-    def _explained(self, exc: pa.ArrowInvalid) -> DataError:
+    def _explain(self, exc: pa.ArrowInvalid) -> DataError:
         """Return what Arrow's parser says, with the line where that is known."""
         if "columns, got" in str(exc) and self.reopen is not None:
-            for line, _, texts in self._numbered():
+            for line, _, texts in self._number_rows():
                 if len(texts) != len(self.form.names):
                     expected = f"has {len(texts)} values; expected {len(self.form.names)}"
                     text = self.form.shape.delimiter.join(texts)[:100]
@@ -198,7 +200,7 @@ class CsvFile:
                         )
         return DataError(f"{self.name}: {exc}")
 
-    def _numbered(self) -> Iterator[tuple[int, int, list[str]]]:
+    def _number_rows(self) -> Iterator[tuple[int, int, list[str]]]:
         """Yield the rows once more, each with its line and its number; one with another number of values has none."""
         assert self.reopen is not None  # noqa: S101 - asked before
         row, width = 0, len(self.form.names)
@@ -216,7 +218,7 @@ class CsvFile:
         """Find the lines of the rows that were left out."""
         wanted = {each.row: place for place, each in enumerate(self.rejected)}
         ragged = 0
-        for line, row, _ in self._numbered():
+        for line, row, _ in self._number_rows():
             ragged += row < 0
             place = wanted.get(-ragged if row < 0 else row)
             if place is not None:
@@ -224,7 +226,7 @@ class CsvFile:
         self.rejected.sort(key=lambda each: each.line or 0)
 
 
-def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _apply_types(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
@@ -256,7 +258,7 @@ class JsonFile:
         if options.ignores_errors:
             raise DataError(f"{name}: --ignore-errors is for CSV")
         encoding = options.encoding or encoding_of(head, name, is_whole=is_whole)
-        begun = decoded(head, encoding, name).lstrip("\ufeff \t\r\n").encode()
+        begun = decode_text(head, encoding, name).lstrip("\ufeff \t\r\n").encode()
         large = next((n for n in _LARGE_NUMBER.findall(begun) if not -(1 << 63) <= int(n) < 1 << 63), None)
         if large is not None:
             raise DataError(
@@ -276,19 +278,19 @@ class JsonFile:
         lines = b"".join(found._lines(io.BytesIO(head)))
         if not is_whole:
             lines = lines[: lines.rfind(b"\n") + 1] or lines
-        found.schema = found._guessed(lines, types)
+        found.schema = found._guess_types(lines, types)
         mixed = [each for each in found.as_text if each not in types.names]
         found.notes = (*found.notes, *(f"column {each!r}: has values of several types: kept as text" for each in mixed))
         return found
 
-    def _guessed(self, lines: bytes, types: pa.Schema) -> pa.Schema:
+    def _guess_types(self, lines: bytes, types: pa.Schema) -> pa.Schema:
         """Guess the columns; those whose values differ in type are text."""
         if not lines.strip():
             raise DataError(f"{self.name}: has no rows")
         while True:
             try:
                 given = b"".join(self._without_types(iter([lines])))
-                return self._inferred(given, types)
+                return self._infer_schema(given, types)
             except pa.ArrowInvalid as exc:
                 mixed = _MIXED.search(str(exc))
                 if mixed is None or mixed[1] in self.as_text or (self.has_long_objects and not self.is_array):
@@ -315,7 +317,7 @@ class JsonFile:
     def _place(self, number: int) -> str:
         return f"{self.name}: {'object' if self.is_array else 'line'} {number:,}"
 
-    def _inferred(self, lines: bytes, types: pa.Schema) -> pa.Schema:
+    def _infer_schema(self, lines: bytes, types: pa.Schema) -> pa.Schema:
         found = self._read(io.BytesIO(lines), pa.schema([]), len(lines), "infer").schema
         types = pa.schema([each for each in types if each.name in found.names])
         schema = self._read(io.BytesIO(lines), types, len(lines), "infer").schema
@@ -339,11 +341,11 @@ class JsonFile:
             for batch in self._read(_Chunks(lines), own, 1 << 20, "error"):
                 # Arrow's reader takes any bytes for text.
                 batch.validate(full=True)
-                yield self._converted(batch, own)
+                yield self._convert(batch, own)
         except pa.ArrowInvalid as exc:
             raise DataError(self._wrong(own) or f"{self.name}: {exc}") from exc
 
-    def _converted(self, batch: pa.RecordBatch, own: pa.Schema) -> pa.RecordBatch:
+    def _convert(self, batch: pa.RecordBatch, own: pa.Schema) -> pa.RecordBatch:
         """Return a batch with the values of types that Arrow's reader does not read from texts."""
         columns = list(batch.columns)
         for place, each in enumerate(batch.schema):

@@ -55,7 +55,7 @@ def write_file(path: str, format: str, schema: pa.Schema, batches: Iterable[pa.R
     filesystem, place = _place(path)
     with (
         written_as(format),
-        _drafted(filesystem, place) as draft,
+        _drafting(filesystem, place) as draft,
         filesystem.open_output_stream(draft, compression=None) as sink,
         WRITERS[format](sink, schema) as writer,
     ):
@@ -78,7 +78,7 @@ def write_directory(
         raise InvalidInput(f"{path!r} is there already; expected a new directory")
     if format == "csv":
         schema, batches = csv_columns(schema, batches, by)
-    with written_as(format), _filled(filesystem, place) as draft:
+    with written_as(format), _naming_directory(filesystem, place) as draft:
         ds.write_dataset(
             pa.RecordBatchReader.from_batches(schema, iter(batches)),
             draft,
@@ -98,10 +98,10 @@ def _place(path: str) -> tuple[fs.FileSystem, str]:
 
 
 @contextmanager
-def _filled(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
+def _naming_directory(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
     """Give a directory its name once it is whole, or in an object store, which moves none, the file `_SUCCESS`."""
     if isinstance(filesystem, fs.LocalFileSystem):
-        with _drafted(filesystem, place) as draft:
+        with _drafting(filesystem, place) as draft:
             yield draft
         return
     try:
@@ -115,7 +115,7 @@ def _filled(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
 
 
 @contextmanager
-def _drafted(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
+def _drafting(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
     """Give what is written its name at the end, and remove it where that is not reached."""
     draft = place + _DRAFT
     try:

@@ -21,7 +21,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark.options import WriteOptions
-from lance_flight_client.spark.types import matched
+from lance_flight_client.spark.types import match_columns
 
 PARTITION = "__lance_flight_partition"
 _SPREAD = "__lance_flight_spread"
@@ -47,7 +47,7 @@ class PartitionHash:
         values = partition_values(rows.conform(sources, self.columns), self.fields, self.paths, evaluate)
         return murmur3_multi([column.combine_chunks() for column in values.columns])
 
-    def added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def add_hashes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches with the numbers as their last column."""
         for batch in batches:
             yield batch.append_column(PARTITION, self.of(batch))
@@ -79,7 +79,7 @@ def cluster_by_partition(
 
 
 def _adding(numbers: PartitionHash) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    return numbers.added
+    return numbers.add_hashes
 
 
 def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[str, str]) -> PartitionHash:
@@ -89,7 +89,7 @@ def _partition_hash(names: list[str], root: str, table: str, storage: Mapping[st
     if not found.is_partitioned:
         raise Unsupported(f"table {name.name!r} is not partitioned; there is nothing to cluster its rows by")
     snapshot = found.snapshot()
-    called = matched(names, snapshot.schema.plain.names)
+    called = match_columns(names, snapshot.schema.plain.names)
     known = snapshot.schema.source_paths
     numbers = {number for field in snapshot.current_spec.fields for number in field.source_ids}
     wanted = {number: known[number] for number in numbers & known.keys()}

@@ -11,7 +11,9 @@ from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark.options import WriteOptions
 
 
-def committed(root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None) -> CommitToken | None:
+def find_commit(
+    root: str, table: str, commit_id: str, *, storage: Mapping[str, str] | None = None
+) -> CommitToken | None:
     """Return the commit that was made under an id, with rows and time; None where it is not known, or not any more."""
     options = WriteOptions.of(root, table, storage or {})
     found = Root(store_of(options.root, options.storage)).find(TableName(*options.table))

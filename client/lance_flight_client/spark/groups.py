@@ -20,7 +20,7 @@ from lance_flight.model.key_types import common_type
 from lance_flight.planning.joins import NotCopartitioned, match
 from pyspark.sql.types import StructType
 
-from lance_flight_client.dataset.portions import balanced, tasks_for
+from lance_flight_client.dataset.portions import balance_tasks, tasks_for
 from lance_flight_client.spark.portions import DirectPortion
 from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import Portion
@@ -47,7 +47,7 @@ class Grouped:
     rows: tuple[int, ...]
 
 
-def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
+def group_sides(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitioned:
     """Return the groups of all sides: rows with equal keys are in one (spec: Storage Partitioned Join)."""
     floating = [
         (side, key) for side in sides for key in side.keys if pa.types.is_floating(side.plan.source.field(key).type)
@@ -57,7 +57,7 @@ def grouped(sides: Sequence[Keyed], *, inner: bool) -> Grouped | NotCopartitione
         return NotCopartitioned(
             f"{key} of {side.plan.table.name} is a float; Spark and Arrow do not agree which of those are equal"
         )
-    found = [side.plan.found() for side in sides]
+    found = [side.plan.plan_tables() for side in sides]
     scans = [pruned.planned for pruned in found]
     plain = [scan.name for scan in scans if not scan.snapshot.is_partitioned]
     if plain:
@@ -198,7 +198,7 @@ def outputs(
     lefts = [Output(field=field.with_name(names[0][field.name]), left=field.name) for field in left]
     if how in ONE_SIDED:
         return sorted(lefts, key=lambda item: keys.index(item.field.name) if item.field.name in keys else len(keys))
-    merged = [Output(field=_merged(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
+    merged = [Output(field=_merge_key(left.field(key), right.field(key), how), left=key, right=key) for key in keys]
     rights = [Output(field=field.with_name(names[1][field.name]), right=field.name) for field in right]
     return [*merged, *(output for output in [*lefts, *rights] if (output.left or output.right) not in keys)]
 
@@ -208,7 +208,7 @@ def schema_of(found: Sequence[Output]) -> pa.Schema:
     return pa.schema([output.field for output in found])
 
 
-def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Output]:
+def choose_outputs(found: Sequence[Output], columns: Sequence[str] | None) -> list[Output]:
     """Return the columns of these names, where each name is that of just one column.
 
     All of them otherwise, or where none are named.
@@ -219,7 +219,7 @@ def chosen(found: Sequence[Output], columns: Sequence[str] | None) -> list[Outpu
     return [output for output in found if output.field.name in columns]
 
 
-def _merged(left: pa.Field, right: pa.Field, how: str) -> pa.Field:
+def _merge_key(left: pa.Field, right: pa.Field, how: str) -> pa.Field:
     """Return a key of both sides as Spark has it: that of the side which is always there, or what holds both."""
     if how == "full":
         return left.with_type(common_type([left.type, right.type]))
@@ -282,12 +282,12 @@ def join_plan(left: DirectPlan, right: DirectPlan, terms: JoinTerms) -> GroupPla
     for side, place in ((left, 0), (right, 1)):
         check_columns([pair[place] for pair in on], side)
     sides = [Keyed(left, tuple(a for a, _ in on)), Keyed(right, tuple(b for _, b in on))]
-    groups = grouped(sides, inner=how == "inner")
+    groups = group_sides(sides, inner=how == "inner")
     if isinstance(groups, NotCopartitioned):
         return groups
     schemas = carried_schema(left.wanted), carried_schema(right.wanted)
     names = terms.names(left.wanted.names, right.wanted.names)
-    columns = chosen(outputs(*schemas, on, how, names, is_using=terms.is_using), terms.columns)
+    columns = choose_outputs(outputs(*schemas, on, how, names, is_using=terms.is_using), terms.columns)
     carried_schema(schema_of(columns))
     portions = [JoinWork(left=mine, right=theirs, on=on, how=how, outputs=columns) for mine, theirs in groups.portions]
     return GroupPlan(schema_of(columns), portions, groups.rows, groups.by)
@@ -299,7 +299,7 @@ def aggregate_plan(
     """Plan a GROUP BY, if the keys decide the partition; `named` are the name, the column and the function of each aggregate."""
     aggregates = [(column, function) for _, column, function in named]
     check_columns([*keys, *(column for column, _ in aggregates)], rows)
-    groups = grouped([Keyed(rows, tuple(keys))], inner=False)
+    groups = group_sides([Keyed(rows, tuple(keys))], inner=False)
     if isinstance(groups, NotCopartitioned):
         return groups
     carried = carried_schema(rows.wanted)
@@ -363,7 +363,7 @@ def frame_of(spark: SparkSession, plan: GroupPlan, tasks: int | None) -> DataFra
     The tasks are given what the driver has planned. A data source would plan it again, in two more Python processes.
     """
     most = max(_running(spark, len(plan.work)), tasks_for(sum(plan.rows), None)) if tasks is None else tasks
-    dealt = balanced(list(zip(plan.work, plan.rows, strict=True)), most)
+    dealt = balance_tasks(list(zip(plan.work, plan.rows, strict=True)), most)
     count = max(len(dealt), 1)
     return spark.range(0, len(dealt), 1, count).mapInArrow(GroupTask.of(dealt).rows, plan.schema)
 

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.spark.clustering import cluster_by_partition
-from lance_flight_client.spark.commits import committed
+from lance_flight_client.spark.commits import find_commit
 from lance_flight_client.spark.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
 from lance_flight_client.spark.machine import PYTHON, prepare
 from lance_flight_client.spark.options import WriteOptions
@@ -78,7 +78,7 @@ def earlier_commit(job: Job) -> CommitToken | None:
     """Return the commit that an earlier run of the job has made, found without Spark."""
     if job.write.commit_id is None:
         return None
-    return committed(job.target.root, job.target.table, job.write.commit_id, storage=job.target.storage)
+    return find_commit(job.target.root, job.target.table, job.write.commit_id, storage=job.target.storage)
 
 
 def ingest(spark: SparkSession, job: Job) -> Ingested:
@@ -109,7 +109,7 @@ def source_rows(spark: SparkSession, source: JobSource) -> DataFrame:
     return (rows if source.where is None else rows.where(source.where)).selectExpr(*source.columns)
 
 
-def described(spark: SparkSession, job: Job) -> Iterator[str]:
+def describe_ingest(spark: SparkSession, job: Job) -> Iterator[str]:
     """Return what `ingest` would do, in lines; errors are those that it would meet before its first task."""
     rows = source_rows(spark, job.source)
     table = planned_table(_options(job), rows.schema)

@@ -33,7 +33,7 @@ from pyspark import cloudpickle
 
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark.options import WriteOptions
-from lance_flight_client.spark.writing import evaluated
+from lance_flight_client.spark.writing import evaluate_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Executors:
         for start in range(0, len(pieces), PIECES_PER_JOB):
             some = pieces[start : start + PIECES_PER_JOB]
             try:
-                with _watched(self.spark, self.doing, _counter(told, start, len(pieces))):
+                with _watch_jobs(self.spark, self.doing, _counter(told, start, len(pieces))):
                     outcomes = self._outcomes(some)
             except BaseException:
                 if keep is None:
@@ -82,7 +82,7 @@ class Executors:
         return done
 
     def _outcomes(self, pieces: Sequence[Piece[Any]]) -> list[Any]:
-        task = _Task(_pickled(list(pieces)))
+        task = _Task(_pickle(list(pieces)))
         numbers = self.spark.range(0, len(pieces), 1, len(pieces))
         found = numbers.mapInArrow(task.outcomes, _OUTCOMES).toArrow().sort_by("number")
         return [pickle.loads(outcome) for outcome in found["outcome"].to_pylist()]  # noqa: S301 - of our own tasks
@@ -99,7 +99,7 @@ class _Task:
         pieces = pickle.loads(self.pieces)  # noqa: S301 - made by the driver
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_arrays([[number], [_pickled(_outcome(pieces[number]))]], schema=_SCHEMA)
+                yield pa.RecordBatch.from_arrays([[number], [_pickle(_outcome(pieces[number]))]], schema=_SCHEMA)
 
 
 def _outcome(piece: Piece[R]) -> R | LanceFlightError:
@@ -120,7 +120,7 @@ def _counter(told: Told | None, before: int, pieces: int) -> Callable[[int], Non
 
 
 @contextmanager
-def _watched(spark: SparkSession, doing: str, told: Callable[[int], None] | None) -> Iterator[None]:
+def _watch_jobs(spark: SparkSession, doing: str, told: Callable[[int], None] | None) -> Iterator[None]:
     """Give the jobs in here a name, and tell meanwhile how many of their tasks are done; Connect tells it at the end alone."""
     if not _is_classic(spark):
         yield
@@ -155,7 +155,7 @@ def _is_classic(spark: SparkSession) -> bool:
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _pickled(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     """Pickle a value, by value for functions of the caller's own program, which executors have not."""
     content: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return content
@@ -193,7 +193,7 @@ def maintain(
     said = {name: value for name, value in given.items() if value is not None}
     rules = does.rules_of({**_DEFAULTS.get(operation, {}), **said})
     run = Executors(spark, f"{operation} {found.name.name}")
-    return does.run(found.namespace, rules, OperationWork(run=run, evaluate=evaluated, progress=progress))
+    return does.run(found.namespace, rules, OperationWork(run=run, evaluate=evaluate_expression, progress=progress))
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -161,7 +161,7 @@ class ReadOptions:
         >>> ReadOptions.parse({"root": "/data", "table": "flights", "snapshot": "12"}).at
         12
         """
-        plain, storage = parted(options)
+        plain, storage = split_options(options)
         reading = OptionReading(plain)
         parsed = cls(**reading.values(cls), storage=storage)
         problems = [*unknown(plain, meanings(cls)), *reading.problems, *_find_read_problems(plain, storage)]
@@ -170,7 +170,7 @@ class ReadOptions:
         return parsed
 
 
-def parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Options by their names in lower case, and apart from them those of the storage without their prefix.
 
     `Unsupported` for a table of Spark's own catalog: CREATE TABLE gives its options once more, as `option.name`, and reads give none.
@@ -298,7 +298,7 @@ class WriteOptions:
         >>> WriteOptions.parse({"root": "/data", "table": "flights"}, overwrite=True).replaces
         'partitions'
         """
-        plain, storage = parted(options)
+        plain, storage = split_options(options)
         reading = OptionReading(plain)
         values = reading.values(cls) | {"overwrite": plain.get("overwrite", PARTITIONS) if overwrite else None}
         problems = [

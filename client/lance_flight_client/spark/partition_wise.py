@@ -65,7 +65,7 @@ def partition_wise_join(
         _log.warning("joined by Spark: %s", found.why)
         joined = _joined_by_spark(spark, sides, terms)
     else:
-        joined = frame_of(spark, found, _checked(tasks))
+        joined = frame_of(spark, found, _check_parts(tasks))
     joined = joined if where is None else joined.where(where)
     return joined if columns is None else joined.select(*columns)
 
@@ -100,13 +100,13 @@ def partition_wise_aggregate(
     listed = [(name, column, function) for name, (column, function) in aggregates.items()]
     found = groups.aggregate_plan(rows.plan, keys, listed)
     if not isinstance(found, NotCopartitioned):
-        return frame_of(spark, found, _checked(tasks))
+        return frame_of(spark, found, _check_parts(tasks))
     _log.warning("grouped by Spark: %s", found.why)
     grouped = rows.load(spark).groupBy(*keys)
     return grouped.agg(*(getattr(functions, fn)(column).alias(name) for name, column, fn in listed))
 
 
-def _checked(tasks: int | None) -> int | None:
+def _check_parts(tasks: int | None) -> int | None:
     if tasks is not None and tasks < 1:
         raise InvalidInput(f"tasks is {tasks}; expected 1 or more, or None")
     return tasks

@@ -13,7 +13,7 @@ from lance_flight.errors import DataError, LanceFlightError
 from lance_flight.model.naming import TableName
 
 from lance_flight_client.dataset.portions import TablePortion
-from lance_flight_client.spark.source import imported
+from lance_flight_client.spark.source import import_planner
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
 
@@ -33,24 +33,24 @@ class DirectPortion(TablePortion):
 
     planned: PlannedSnapshot = field(repr=False)
 
-    def scanned(self) -> Iterator[pa.RecordBatch]:
+    def scan(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the filters leave; errors as of `direct.open_planned` if the table has gone meanwhile."""
         try:
             # A class with slots is made twice, and super() finds the first one.
-            yield from TablePortion.scanned(self)
+            yield from TablePortion.scan(self)
         except LanceFlightError:
             # Whether it is the same table costs a read of its manifest, so it is asked where its files are missing alone.
-            imported("reading").open_planned(self.planned)
+            import_planner("reading").open_planned(self.planned)
             raise
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows (`source.Portion`)."""
-        return self.carried(self.scanned())
+        return self.select_rows(self.scan())
 
-    def carried(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def select_rows(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield those of `rows`, which have the columns of `read`, that fulfil the condition, in Spark's types."""
         carried = carried_schema(self.schema)
-        return (carried_batch(batch, carried) for batch in self.chosen(rows))
+        return (carried_batch(batch, carried) for batch in self.filter_rows(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StreamPortion:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows (`source.Portion`); `DataError` for a NULL in a required column."""
-        for batch in self.rules.carried(batch for added in self.added for batch in self._read(added)):
+        for batch in self.rules.select_rows(batch for added in self.added for batch in self._read(added)):
             for column in self.required:
                 self._check(batch.column(column.name), column, column.name)
             yield batch

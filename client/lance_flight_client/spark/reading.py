@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.catalog.tables.sources import divided, row_counts
+from lance_flight.catalog.tables.sources import divide_rows, row_counts
 from lance_flight.engine.sql.functions import check_condition
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.lru_cache import LruCache
@@ -23,7 +23,7 @@ from pyarrow import flight
 from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.conditions import RowCondition
-from lance_flight_client.dataset.portions import TablePiece, balanced, store_of, tasks_for
+from lance_flight_client.dataset.portions import TablePiece, balance_tasks, store_of, tasks_for
 from lance_flight_client.dataset.views import PrunedTables, check_columns, prune_tables, resolve_pins
 from lance_flight_client.flight import (
     FlightQuery,
@@ -32,7 +32,7 @@ from lance_flight_client.flight import (
     ServerPlan,
     certificates,
     endpoints,
-    said,
+    raise_server_errors,
     statement,
     table_select,
 )
@@ -70,7 +70,7 @@ class DirectPlan:
         return spark_schema(self.wanted)
 
     def portions(self) -> list[DirectPortion]:
-        return self.portions_of(self.found())
+        return self.portions_of(self.plan_tables())
 
     def portions_of(self, found: PrunedTables) -> list[DirectPortion]:
         """Return the tasks that read the tables that were found."""
@@ -80,9 +80,9 @@ class DirectPlan:
         parts = [
             (replace(piece, part=part), rows_of_part)
             for piece, rows in zip(found.pieces, counts, strict=True)
-            for part, rows_of_part in divided(piece.part.table, rows, share)
+            for part, rows_of_part in divide_rows(piece.part.table, rows, share)
         ]
-        return [self.portion(found, task) for task in balanced(parts, tasks) or [[]]]
+        return [self.portion(found, task) for task in balance_tasks(parts, tasks) or [[]]]
 
     def portion(self, found: PrunedTables, pieces: Sequence[TablePiece]) -> DirectPortion:
         """The task that reads some of the tables that were found."""
@@ -97,9 +97,9 @@ class DirectPlan:
             pieces=pieces,
         )
 
-    def found(self) -> PrunedTables:
+    def plan_tables(self) -> PrunedTables:
         """Plan the read, once for each filter of a version: Spark asks for its predicates, its statistics and its tasks apart."""
-        table, snapshot = self.checked()
+        table, snapshot = self.open_table()
         filter, store = self.options.filter, self.planned.root
         key = (
             store.uri,
@@ -116,7 +116,7 @@ class DirectPlan:
             _FOUND.put(key, found)
         return found
 
-    def checked(self) -> tuple[Table, Snapshot]:
+    def open_table(self) -> tuple[Table, Snapshot]:
         """Return the table and the version that is read; errors as of `open_planned`."""
         return open_planned(self.planned)
 
@@ -149,7 +149,7 @@ def plan_direct(options: ReadOptions) -> DirectPlan:
         raise AssertionError(options)
     name = TableName(*options.table)
     table = Root(store_of(options.root or "", options.storage)).table(name)
-    planned = _planned(options, name, table)
+    planned = _plan_directly(options, name, table)
     check_columns(options.columns, planned.source)
     carried_schema(planned.wanted)
     if options.filter is not None:
@@ -157,7 +157,7 @@ def plan_direct(options: ReadOptions) -> DirectPlan:
     return planned
 
 
-def _planned(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
+def _plan_directly(options: ReadOptions, name: TableName, table: Table) -> DirectPlan:
     if table.branch is not None and options.filter is not None:
         raise Unsupported(f"{name.name!r} is a branch, and read directly without a filter; read it through a server")
     snapshot = _snapshot(options, name, table)
@@ -235,7 +235,7 @@ def plan_through_server(options: ReadOptions) -> FlightPlan:
     """Have the server plan the read; `ServerError` is what it says instead."""
     access = access_of(options)
     query = FlightQuery(access=access, sql=table_query(options, options.at), asked=options.partitions or ENDPOINTS)
-    with closing(access.connect(access.uri)) as client, said(access):
+    with closing(access.connect(access.uri)) as client, raise_server_errors(access):
         if options.query is not None:
             _check_query(client, query)
         answer = query.planned_by(client)

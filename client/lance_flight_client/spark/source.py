@@ -98,14 +98,14 @@ class LanceFlightDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_no_stream(self.options)
-        return PlanReader(self._planned(schema).portions)
+        return PlanReader(self._require_plan(schema).portions)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's interface
         options = StreamReadOptions.parse(self.options)
-        plan = pickle.loads(self._planned(schema).plan)  # noqa: S301 - made by this source
-        return cast("DataSourceStreamReader", imported("streaming").new_stream_reader(plan, options))
+        plan = pickle.loads(self._require_plan(schema).plan)  # noqa: S301 - made by this source
+        return cast("DataSourceStreamReader", import_planner("streaming").new_stream_reader(plan, options))
 
-    def _planned(self, schema: StructType) -> PickledPlan:
+    def _require_plan(self, schema: StructType) -> PickledPlan:
         """Return what was planned; raise `InvalidInput` if nothing was, since Spark did not ask for the schema."""
         if self._read is None:
             # A table of Spark's own catalog, whose columns were listed, is read without any option.
@@ -117,20 +117,20 @@ class LanceFlightDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's interface
         options = WriteOptions.parse(self.options, overwrite=overwrite)
-        return cast("DataSourceArrowWriter", imported("writing").new_writer(options, schema))
+        return cast("DataSourceArrowWriter", import_planner("writing").new_writer(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's interface
         options = StreamWriteOptions.parse(self.options, complete=overwrite)
-        return cast("DataSourceStreamWriter", imported("streaming").new_stream_writer(options, schema))
+        return cast("DataSourceStreamWriter", import_planner("streaming").new_stream_writer(options, schema))
 
 
 def _plan(options: ReadOptions) -> ReadPlan:
     """Plan a read; over a root, views and metadata tables are queries."""
     try:
-        reading = imported("reading")
+        reading = import_planner("reading")
         plan = (reading.plan_through_server if options.root is None else reading.plan_direct)(options)
     except NotFound:
-        found = None if options.root is None else imported("connector.relations").query_plan(options)
+        found = None if options.root is None else import_planner("connector.relations").query_plan(options)
         if found is None:
             raise
         return cast("ReadPlan", found)
@@ -156,7 +156,7 @@ class PlanReader(DataSourceReader):
         return portion.batches()
 
 
-def imported(name: str) -> Any:
+def import_planner(name: str) -> Any:
     """Return a module that plans reads or writes, imported in the process where it is wanted.
 
     The ones that Spark forks must know no Lance yet.

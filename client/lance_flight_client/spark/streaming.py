@@ -43,7 +43,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.conditions import RowCondition
-from lance_flight_client.dataset.portions import balanced, store_of, tasks_for
+from lance_flight_client.dataset.portions import balance_tasks, store_of, tasks_for
 from lance_flight_client.spark.options import EARLIEST, LATEST, NEW_ROWS, StreamReadOptions, StreamWriteOptions
 from lance_flight_client.spark.portions import DirectPortion, StreamPortion
 from lance_flight_client.spark.reading import DirectPlan
@@ -128,7 +128,7 @@ class History:
 
     def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
-        self._namespace = opened(plan.read)
+        self._namespace = open_table(plan.read)
         self._additions = Additions(
             namespace=self._namespace,
             may_hold=None if plan.read.options.filter is None else self._may_hold,
@@ -241,7 +241,7 @@ class History:
         weighed = [(rows, rows.rows) for rows in added]
         tasks = tasks_for(sum(rows.rows for rows in added), self._plan.read.options.partitions)
         rules = self._plan.rules
-        return [StreamPortion(rules, task, self._plan.required) for task in balanced(weighed, tasks)]
+        return [StreamPortion(rules, task, self._plan.required) for task in balance_tasks(weighed, tasks)]
 
     def _made_again(self) -> Conflict:
         name = self._plan.read.table.name
@@ -253,11 +253,11 @@ class History:
 
 def plan_stream(read: DirectPlan, options: StreamReadOptions) -> StreamPlan:
     """Plan a stream of the rows that a read would return."""
-    schema = opened(read).snapshot(read.version).schema
+    schema = open_table(read).snapshot(read.version).schema
     return StreamPlan(read=read, options=options, schema=schema)
 
 
-def opened(read: DirectPlan) -> Table:
+def open_table(read: DirectPlan) -> Table:
     """Open the table of a read."""
     table = Root(store_of(read.options.root or "", read.options.storage)).table(read.table)
     if table.branch is not None:

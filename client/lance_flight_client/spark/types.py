@@ -231,10 +231,10 @@ _WIDER: Mapping[int, pa.DataType] = MappingProxyType(
 """Arrow types that others hold."""
 
 
-def matched(names: Sequence[str], known: Iterable[str]) -> list[str]:
+def match_columns(names: Sequence[str], known: Iterable[str]) -> list[str]:
     """Return the columns of a table that `names` mean to Spark: in whatever case, where that leaves no choice.
 
-    >>> matched(["ID", "a", "A", "x"], ["id", "a", "A"])
+    >>> match_columns(["ID", "a", "A", "x"], ["id", "a", "A"])
     ['id', 'a', 'A', 'x']
     """
     by_lower: dict[str, list[str]] = {}
@@ -258,7 +258,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     fields, problems = [], []
     for field in schema:
         try:
-            fields.append(pa.field(field.name, _stored(field), field.nullable))
+            fields.append(pa.field(field.name, _stored_type(field), field.nullable))
         except SchemaError as exc:
             problems += [f"column {field.name!r}: {why}" for why in exc.problems]
     if problems:
@@ -266,7 +266,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _stored(field: spark.StructField) -> pa.DataType:
+def _stored_type(field: spark.StructField) -> pa.DataType:
     """Return the Arrow type to store a Spark column as: the one it was read from, unless its type was changed since."""
     kind = _arrow_type(field.dataType)
     text = (field.metadata or {}).get(ARROW_TYPE)

@@ -32,7 +32,7 @@ from lance_flight.engine.writes.definitions import (
     column_problems,
     parse_partition_by,
     partition_spec,
-    partitioning,
+    show_partitioning,
     storable,
 )
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, NotFound, SchemaError
@@ -43,7 +43,7 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark.options import WriteOptions
-from lance_flight_client.spark.types import arrow_schema, matched
+from lance_flight_client.spark.types import arrow_schema, match_columns
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +95,11 @@ class PlannedWrite:
         """Do the work of a task."""
         # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
         tables = (pa.Table.from_batches([batch]).rename_columns(list(self.names)) for batch in batches)
-        return self.shared.write(tables, evaluated)
+        return self.shared.write(tables, evaluate_expression)
 
     def commit(self, written: Sequence[WrittenPart], once: Once | None) -> int:
         """Commit what the tasks wrote; the version. Errors as of `SharedWrite.commit`."""
-        return self.shared.commit(written, evaluated, replaces=self.replaces, read=self.read, once=once)
+        return self.shared.commit(written, evaluate_expression, replaces=self.replaces, read=self.read, once=once)
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -155,7 +155,7 @@ class NothingToWrite(DataSourceArrowWriter):
             Report().leave(self._report)
 
 
-def evaluated(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+def evaluate_expression(expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
     """Return a custom partition expression (`model.spec.Evaluate`), computed by DataFusion.
 
     It is loaded where a table has such an expression: every worker of Spark would take twice as long to start with it.
@@ -178,17 +178,17 @@ def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWrit
     """
     commit_id = None if options.commit_id is None else checked_id(options.commit_id)
     target = _Target.of(options, schema)
-    table = target.made()
+    table = target.create()
     known = None if commit_id is None else named_commit(table.snapshot(), commit_id)
     if known is not None:
         return NothingToWrite(known, options.report)
-    return TableWriter(target.planned(table, options), commit_id=commit_id, report=options.report)
+    return TableWriter(target.plan_write(table, options), commit_id=commit_id, report=options.report)
 
 
 def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:
     """Return a write that begins now; errors as of `new_writer`."""
     target = _Target.of(options, schema)
-    return target.planned(target.made(), options)
+    return target.plan_write(target.create(), options)
 
 
 def write_to(table: Table, name: str, schema: StructType, replaces: Replaces = Replaces.NOTHING) -> PlannedWrite:
@@ -199,7 +199,7 @@ def write_to(table: Table, name: str, schema: StructType, replaces: Replaces = R
 
 def make_table(options: WriteOptions, schema: StructType) -> None:
     """Make the table of a write where it is missing; errors as of `new_writer`."""
-    _Target.of(options, schema).made()
+    _Target.of(options, schema).create()
 
 
 def planned_table(options: WriteOptions, schema: StructType) -> WriteTarget:
@@ -207,10 +207,10 @@ def planned_table(options: WriteOptions, schema: StructType) -> WriteTarget:
     target = _Target.of(options, schema)
     if target.is_missing:
         fields, spec = target.definition()
-        return WriteTarget(version=None, partitioning=partitioning(spec, fields))
-    snapshot = target.found().snapshot()
+        return WriteTarget(version=None, partitioning=show_partitioning(spec, fields))
+    snapshot = target.find().snapshot()
     _names(target.name.name, target.columns, snapshot)
-    return WriteTarget(version=snapshot.version, partitioning=partitioning(snapshot.current_spec, snapshot.schema))
+    return WriteTarget(version=snapshot.version, partitioning=show_partitioning(snapshot.current_spec, snapshot.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class _Target:
         fields = NamespaceSchema.assign(storable(self.columns))
         return fields, partition_spec(fields, self.definitions)
 
-    def made(self) -> Table:
+    def create(self) -> Table:
         """Return the table, and make it first where it is missing."""
         if self.is_missing:
             fields, spec = self.definition()
@@ -263,9 +263,9 @@ class _Target:
                 self.root.create(self.name, build, partitioned=True)
             except AlreadyExists:
                 log.info("table %s was made by another writer", self.name)
-        return self.found()
+        return self.find()
 
-    def found(self) -> Table:
+    def find(self) -> Table:
         """Return the table, if rows can be written to it."""
         try:
             table = self.root.table(self.name)
@@ -274,7 +274,7 @@ class _Target:
         check_partitioning(self.name.name, table, self.definitions)
         return table
 
-    def planned(self, table: Table, options: WriteOptions) -> PlannedWrite:
+    def plan_write(self, table: Table, options: WriteOptions) -> PlannedWrite:
         """Return a write to the table, which begins now."""
         return PlannedWrite(
             shared=SharedWrite.begin(table, options.snapshot),
@@ -285,7 +285,7 @@ class _Target:
 
 def _names(table: str, columns: pa.Schema, snapshot: Snapshot) -> list[str]:
     """Return what a table calls the columns; `SchemaError` where they do not fit it."""
-    names = matched(columns.names, snapshot.schema.plain.names)
+    names = match_columns(columns.names, snapshot.schema.plain.names)
     renamed = pa.schema([field.with_name(called) for field, called in zip(columns, names, strict=True)])
     rows.fit(renamed, snapshot.schema.plain, what=f"rows for table {table!r}", defaults=snapshot.schema.defaults)
     return names

@@ -99,17 +99,17 @@ _NUMBERED: Mapping[str, Callable[..., TypeEngine[Any]]] = MappingProxyType(
 )
 
 
-def reflected(name: str) -> TypeEngine[Any]:
+def reflect_type(name: str) -> TypeEngine[Any]:
     """Return the SQLAlchemy type of a `data_type`.
 
-    >>> reflected("DECIMAL(9, 2)"), reflected("BIGINT[]"), reflected("TIMESTAMPTZ(6)").timezone, reflected("BIGINT UNSIGNED").name
+    >>> reflect_type("DECIMAL(9, 2)"), reflect_type("BIGINT[]"), reflect_type("TIMESTAMPTZ(6)").timezone, reflect_type("BIGINT UNSIGNED").name
     (DECIMAL(precision=9, scale=2), ARRAY(BIGINT()), True, 'BIGINT UNSIGNED')
     """
     if name in _PLAIN:
         return _PLAIN[name]()
     array = _ARRAY.match(name)
     if array is not None:
-        return NamedType(name) if array["size"] else _array(reflected(array["item"]))
+        return NamedType(name) if array["size"] else _array(reflect_type(array["item"]))
     if name.startswith("STRUCT<"):
         return Struct(name)
     numbered = _WITH_NUMBERS.match(name)
@@ -177,16 +177,16 @@ _DIALECT, _PREFIX = "lance", "flight_"
 the name at its first underscore."""
 
 
-def declared(*names: str) -> dict[str, None]:
+def declare_options(*names: str) -> dict[str, None]:
     """Return options of the dialect as `construct_arguments` declares them.
 
-    >>> declared("using")
+    >>> declare_options("using")
     {'flight_using': None}
     """
     return {_PREFIX + name: None for name in names}
 
 
-def _given(element: Any, *names: str) -> dict[str, Any]:
+def _given_options(element: Any, *names: str) -> dict[str, Any]:
     """Return those of the dialect's options that a table or an index has."""
     options = element.dialect_options[_DIALECT]
     return {name: options[_PREFIX + name] for name in names if options[_PREFIX + name] is not None}
@@ -268,9 +268,9 @@ class LanceFlightDDLCompiler(compiler.DDLCompiler):
         return super().get_column_specification(column, **kwargs) + _comment(column)
 
     def post_create_table(self, table: Any) -> str:
-        partitioned = _given(table, "partitioned_by").values()
+        partitioned = _given_options(table, "partitioned_by").values()
         clauses = [f" PARTITIONED BY ({fields})" for fields in partitioned]
-        return "".join([*clauses, _with(_given(table, "file_version", "stable_row_ids")), _comment(table)])
+        return "".join([*clauses, _with(_given_options(table, "file_version", "stable_row_ids")), _comment(table)])
 
     def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> Any:
         columns = ", ".join(map(self.preparer.format_column, constraint.columns))
@@ -292,8 +292,8 @@ class LanceFlightDDLCompiler(compiler.DDLCompiler):
         if index.unique:
             raise CompileError(f"index {index.name!r} is unique, which no index of the server is")
         text: str = super().visit_create_index(create, *args, **kw)  # type: ignore[no-untyped-call]
-        using = "".join(f" USING {kind}" for kind in _given(index, "using").values())
-        return text + using + _with(_given(index, "with").get("with", {}))
+        using = "".join(f" USING {kind}" for kind in _given_options(index, "using").values())
+        return text + using + _with(_given_options(index, "with").get("with", {}))
 
     def visit_drop_index(self, drop: Any, **kw: Any) -> str:
         index = drop.element

@@ -29,7 +29,7 @@ from lance_flight_client.sqlalchemy.compiler import (
     LanceFlightIdentifierPreparer,
     LanceFlightWarning,
     TypeCompiler,
-    declared,
+    declare_options,
 )
 from lance_flight_client.sqlalchemy.reflection import Reflection
 
@@ -263,15 +263,15 @@ class BatchCursor:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row; None after the last one."""
-        return next(self._unread(), None)
+        return next(self._read_rest(), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """Return the next rows."""
-        return list(islice(self._unread(), size or self._adbc.arraysize))
+        return list(islice(self._read_rest(), size or self._adbc.arraysize))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows that are left."""
-        return list(self._unread())
+        return list(self._read_rest())
 
     def setinputsizes(self, *_: Any) -> None:
         """Do nothing, as the DBAPI allows."""
@@ -286,9 +286,9 @@ class BatchCursor:
         return getattr(self._adbc, name)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self._unread()
+        return self._read_rest()
 
-    def _unread(self) -> Iterator[tuple[Any, ...]]:
+    def _read_rest(self) -> Iterator[tuple[Any, ...]]:
         if self._rows is None:
             self._rows = _rows(self._adbc.fetch_record_batch())
         return self._rows
@@ -324,8 +324,8 @@ class LanceFlightDialect(Reflection):
     type_compiler_cls = TypeCompiler
     preparer = LanceFlightIdentifierPreparer
     construct_arguments = [  # noqa: RUF012 - SQLAlchemy's declaration
-        (sa_schema.Table, declared("partitioned_by", "file_version", "stable_row_ids")),
-        (sa_schema.Index, declared("using", "with")),
+        (sa_schema.Table, declare_options("partitioned_by", "file_version", "stable_row_ids")),
+        (sa_schema.Index, declare_options("using", "with")),
     ]
 
     colspecs = {types.LargeBinary: Binary, types.Numeric: Decimals, types.Float: Floats}  # noqa: RUF012

@@ -10,7 +10,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.engine.reflection import ReflectionDefaults, cache
 from sqlalchemy.exc import NoSuchTableError
 
-from lance_flight_client.sqlalchemy.compiler import reflected
+from lance_flight_client.sqlalchemy.compiler import reflect_type
 
 _TABLES, _TEMPORARY, _VIEW = "BASE TABLE", "LOCAL TEMPORARY", "VIEW"
 
@@ -27,15 +27,15 @@ class Reflection(DefaultDialect):
 
     @cache
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        return self._named(connection, schema, _TABLES)
+        return self._list_names(connection, schema, _TABLES)
 
     @cache
     def get_temp_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        return self._named(connection, schema, _TEMPORARY)
+        return self._list_names(connection, schema, _TEMPORARY)
 
     @cache
     def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        return self._named(connection, schema, _VIEW)
+        return self._list_names(connection, schema, _VIEW)
 
     def get_temp_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         return []
@@ -63,7 +63,7 @@ class Reflection(DefaultDialect):
         columns = [
             {
                 "name": name,
-                "type": reflected(kind),
+                "type": reflect_type(kind),
                 "nullable": nullable == "YES",
                 "default": default,
                 "autoincrement": False,
@@ -130,7 +130,7 @@ class Reflection(DefaultDialect):
             _refuse(table_name, schema)
         return {"text": row[0]}
 
-    def _named(self, connection: Connection, schema: str | None, kind: str) -> list[str]:
+    def _list_names(self, connection: Connection, schema: str | None, kind: str) -> list[str]:
         asked = """
             SELECT table_name FROM information_schema.tables WHERE table_schema = :schema AND table_type = :kind ORDER BY 1
         """

@@ -51,7 +51,7 @@ class AuditLog:
         self._is_failing = False
         self._counting = threading.Lock()
         try:
-            self._file = self._opened()
+            self._file = self._open()
         except OSError as exc:
             raise InvalidInput(f"setting 'audit_log' is {path!r}, which cannot be written: {exc.strerror}") from exc
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
@@ -124,11 +124,11 @@ class AuditLog:
         except FileNotFoundError:
             there = None
         if there is None or (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            before, self._file = self._file, self._opened()
+            before, self._file = self._file, self._open()
             os.close(before)
             self._is_torn = False
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         if self._path is None:
             return os.dup(1)
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

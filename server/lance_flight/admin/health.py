@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from lance_flight.admin.addresses import bracketed
+from lance_flight.admin.addresses import bracket_host
 from lance_flight.errors import InvalidInput
 
 SERVICES = ("", "arrow.flight.protocol.FlightService")
@@ -29,7 +29,7 @@ class HealthServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
         self.set_serving(serving=False)
         try:
-            self._port = self._server.add_insecure_port(f"{bracketed(host)}:{port}")
+            self._port = self._server.add_insecure_port(f"{bracket_host(host)}:{port}")
         except RuntimeError as exc:
             raise InvalidInput(f"cannot listen on {host}:{port} for the gRPC health service: {exc}") from exc
         self._host = host
@@ -38,7 +38,7 @@ class HealthServer:
     @property
     def uri(self) -> str:
         """Return the address of this service: `grpc://host:port`."""
-        return f"grpc://{bracketed(self._host)}:{self._port}"
+        return f"grpc://{bracket_host(self._host)}:{self._port}"
 
     def set_serving(self, *, serving: bool) -> None:
         """Set the status that Check returns, and notify every Watch."""

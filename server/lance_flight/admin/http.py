@@ -12,7 +12,7 @@ from socketserver import TCPServer
 from threading import Thread
 from typing import ClassVar
 
-from lance_flight.admin.addresses import bracketed
+from lance_flight.admin.addresses import bracket_host
 from lance_flight.admin.readiness import Readiness
 from lance_flight.errors import InvalidInput
 
@@ -48,7 +48,7 @@ class AdminServer:
     @property
     def url(self) -> str:
         """Return the address of this server: `http://host:port`."""
-        return f"http://{bracketed(self._host)}:{self._http.server_port}"
+        return f"http://{bracket_host(self._host)}:{self._http.server_port}"
 
     def close(self) -> None:
         """Stop the server."""

@@ -16,7 +16,7 @@ class MaintenanceLog:
     def __init__(self) -> None:
         _log.setLevel(logging.INFO)
 
-    def ended(self, record: MaintenanceRecord) -> None:
+    def log_end(self, record: MaintenanceRecord) -> None:
         """Log one piece of work."""
         fields = {
             "table": f"{record.db_schema}.{record.table}",

@@ -138,7 +138,7 @@ class Metrics:
             registry=registry,
         )
 
-    def ended(self, record: Record) -> None:
+    def count_end(self, record: Record) -> None:
         """Count one statement."""
         kind = record.kind.value
         self._statements.labels(kind, record.outcome).inc()

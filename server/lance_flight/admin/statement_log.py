@@ -20,7 +20,7 @@ class StatementLog:
         self._sql_characters = sql_characters
         _log.setLevel(logging.INFO)
 
-    def ended(self, record: Record) -> None:
+    def log_end(self, record: Record) -> None:
         """Log one statement."""
         if record.kind is not StatementKind.PREPARE or record.outcome != "ok":
             _log.info("ended", extra={FIELDS: self._fields(record)})
@@ -42,13 +42,13 @@ class StatementLog:
             "planning_ms": _milliseconds(record.planning_seconds),
             "total_ms": _milliseconds(record.seconds),
         }
-        return fields | ({"sql": shortened(record.sql, self._sql_characters)} if self._sql_characters else {})
+        return fields | ({"sql": shorten_text(record.sql, self._sql_characters)} if self._sql_characters else {})
 
 
 def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def shortened(text: str, characters: int) -> str:
+def shorten_text(text: str, characters: int) -> str:
     """Truncate a text to a number of characters, ending with an ellipsis if it was longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-from lance_flight.admin.statement_log import shortened
+from lance_flight.admin.statement_log import shorten_text
 from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.errors import InvalidInput
 
@@ -46,7 +46,7 @@ class Tracing:
         self.sql_characters = sql_characters
         self.tracer = self._provider.get_tracer(NAME)
 
-    def ended(self, record: Record) -> None:
+    def record_end(self, record: Record) -> None:
         """Record the span of a statement that has ended, as a child of the span of the call that began it."""
         began = int(record.began.timestamp() * NANOSECONDS)
         span = self.tracer.start_span(
@@ -77,7 +77,7 @@ class Tracing:
             "lance_flight.planning": record.planning_seconds,
         }
         if self.sql_characters:
-            said["db.query.text"] = shortened(record.sql, self.sql_characters)
+            said["db.query.text"] = shorten_text(record.sql, self.sql_characters)
         return said
 
 

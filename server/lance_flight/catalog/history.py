@@ -79,10 +79,10 @@ class Step:
     after: PinnedTable | None
     is_rewritten: bool = False
 
-    def moved(self, schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
+    def moved_rows(self, schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
         """Return the rows that went, and those that came."""
         before, after = (None if table is None else table.source for table in (self.before, self.after))
-        moved = list(_moved(before, after))
+        moved = list(_moved_rows(before, after))
         return _without_equals(moved, schema, ids) if self.is_rewritten else moved
 
 
@@ -120,11 +120,11 @@ def _steps(root: Store, old: Snapshot, new: Snapshot) -> Iterator[Step]:
         if left is not None and isinstance(left.pin, Latest) and right is not None:
             # The first of our writers pins what it finds; what a table without a pin was before is not known.
             continue
-        tables = (None if table is None else pinned(root, table, at) for table, at in ((left, old), (right, new)))
+        tables = (None if table is None else pin_table(root, table, at) for table, at in ((left, old), (right, new)))
         yield Step(snapshot=new.version, partition=object_id, before=next(tables), after=next(tables))
 
 
-def pinned(root: Store, table: PartitionTable, snapshot: Snapshot) -> PinnedTable:
+def pin_table(root: Store, table: PartitionTable, snapshot: Snapshot) -> PinnedTable:
     """Return a partition table as a snapshot has it; `Unsupported` for one that had no fixed version then."""
     context = snapshot.context_of(table)
     if isinstance(table.pin, Latest):
@@ -133,12 +133,12 @@ def pinned(root: Store, table: PartitionTable, snapshot: Snapshot) -> PinnedTabl
     return PinnedTable(store, partitions.resolve(store, table.pin), context=context)
 
 
-def _moved(before: Source | None, after: Source | None) -> Iterator[RowsMoved]:
+def _moved_rows(before: Source | None, after: Source | None) -> Iterator[RowsMoved]:
     old, new = _fragments(before), _fragments(after)
     for name, fragment in old.items():
         if name not in new:
             yield RowsMoved(change=DELETE, source=_source(before, fragment))
-        elif _deleted(fragment) != _deleted(new[name]):
+        elif _deletion_key(fragment) != _deletion_key(new[name]):
             was, stays = _addresses(before, fragment), _addresses(after, new[name])
             gone = was[~np.isin(_offsets(was), _offsets(stays))]
             back = stays[~np.isin(_offsets(stays), _offsets(was))]
@@ -163,7 +163,7 @@ def _source(table: Source | None, fragment: LanceFragment) -> Source:
     return replace(table, fragments=(fragment,))
 
 
-def _deleted(fragment: LanceFragment) -> str | None:
+def _deletion_key(fragment: LanceFragment) -> str | None:
     """Return what tells the deleted rows of one version of a fragment from those of another."""
     path: str | None = fragment.deletion_file()
     return path
@@ -182,7 +182,7 @@ def _offsets(addresses: np.ndarray) -> np.ndarray:
 
 def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[str, int]) -> list[RowsMoved]:
     """Return the same without rows that went and came with the same values, as often as they did both."""
-    listed = [(part, *_listed(part, schema, ids)) for part in moved]
+    listed = [(part, *_list_rows(part, schema, ids)) for part in moved]
     gone, come = (
         Counter(value for part, _, values in listed if part.change == change for value in values)
         for change in (DELETE, INSERT)
@@ -196,7 +196,7 @@ def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[
     return found
 
 
-def _listed(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:
+def _list_rows(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:
     """Return the addresses of rows, and their values as text."""
     # Where rows have ids of their own, equal ones are not the same.
     named = (ROW_ID_FIELD,) if part.source.dataset.has_stable_row_ids else ()
@@ -252,12 +252,12 @@ class Additions:
                 snapshot=version,
                 partition=table.object_id,
                 before=None,
-                after=pinned(self.namespace.store, table, snapshot),
+                after=pin_table(self.namespace.store, table, snapshot),
             )
             for table in tables
             if kept is None or table.object_id in kept
         ]
-        return [added for moved in self._moved(steps, snapshot) for added in moved.rows]
+        return [added for moved in self._moved_steps(steps, snapshot) for added in moved.rows]
 
     def between(self, first: int, last: int) -> list[Added]:
         """Return the rows that each snapshot after `first`, up to `last`, added, in this order.
@@ -266,7 +266,9 @@ class Additions:
         """
         did = self.namespace.log.operations(first, last)
         return [
-            added for old, new in pairwise(range(first, last + 1)) for added in self._added(old, new, did.get(new, ""))
+            added
+            for old, new in pairwise(range(first, last + 1))
+            for added in self._added_rows(old, new, did.get(new, ""))
         ]
 
     def snapshot(self, version: int) -> Snapshot:
@@ -289,13 +291,13 @@ class Additions:
             )
         return snapshot
 
-    def _added(self, old: int, new: int, operation: str) -> Iterator[Added]:
+    def _added_rows(self, old: int, new: int, operation: str) -> Iterator[Added]:
         before, after = self.snapshot(old), self.snapshot(new)
         steps = list(steps_between(self.namespace, old, new, operation))
         if self.may_hold is not None and steps:
             kept = {*self.may_hold(before), *self.may_hold(after)}
             steps = [step for step in steps if step.partition in kept]
-        for moved in self._moved(steps, after):
+        for moved in self._moved_steps(steps, after):
             if moved.removes and not self.allows_changes:
                 raise QueryFailed(
                     f"snapshot {new} of {self.namespace.store.name!r} removed or changed rows that were there before:"
@@ -303,7 +305,7 @@ class Additions:
                 )
             yield from moved.rows
 
-    def _moved(self, steps: Sequence[Step], snapshot: Snapshot) -> Iterator[_Moved]:
+    def _moved_steps(self, steps: Sequence[Step], snapshot: Snapshot) -> Iterator[_Moved]:
         """Return what each step did, several tables at a time."""
         columns = pa.schema([field.with_nullable(nullable=True) for field in snapshot.schema.arrow])
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="additions") as pool:
@@ -319,12 +321,12 @@ class _Moved:
 
     @classmethod
     def by(cls, step: Step, columns: pa.Schema, ids: Mapping[str, int]) -> _Moved:
-        moved = step.moved(columns, ids)
-        came = [_added(step.after, move) for move in moved if move.change == INSERT and step.after is not None]
+        moved = step.moved_rows(columns, ids)
+        came = [_added_by(step.after, move) for move in moved if move.change == INSERT and step.after is not None]
         return cls(tuple(came), any(move.change == DELETE for move in moved))
 
 
-def _added(table: PinnedTable, moved: RowsMoved) -> Added:
+def _added_by(table: PinnedTable, moved: RowsMoved) -> Added:
     (fragment,) = moved.source.fragments or ()
     rows = fragment.count_rows() if moved.addresses is None else len(moved.addresses)
     return Added(table=table, fragment=fragment.fragment_id, rows=rows, addresses=moved.addresses)

@@ -197,9 +197,9 @@ class PartitionedNamespace(Table):
 
         The columns of pins, a key, a pin in every row.
         """
-        return retry(ADOPT, self.store.name, self._adopted, on=Conflict)
+        return retry(ADOPT, self.store.name, self._adopt, on=Conflict)
 
-    def _adopted(self, _: int) -> Snapshot | None:
+    def _adopt(self, _: int) -> Snapshot | None:
         """Return the newest snapshot if it has all of that; None once one thing has been added."""
         snapshot = self.snapshot()
         check_in_place(self.store.name, snapshot.misplaced)
@@ -217,7 +217,7 @@ class PartitionedNamespace(Table):
         return None
 
 
-def partitioned(table: Table, why: str = "has no partitions") -> PartitionedNamespace:
+def require_partitions(table: Table, why: str = "has no partitions") -> PartitionedNamespace:
     """Return a table that has partitions; `Unsupported` for a plain one, with `why` it cannot be meant."""
     if not isinstance(table, PartitionedNamespace):
         raise Unsupported(f"table {table.name!r} is not partitioned and {why}")

@@ -35,7 +35,7 @@ from lance_flight.catalog.storage.names import VERSIONS, is_version_name
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, shared_session, unreadable
 from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.whole_files import sealed
+from lance_flight.catalog.storage.whole_files import seal_fragments
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.index_coverage import definitions
@@ -43,7 +43,7 @@ from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, SEPARATOR, TABLE, spec_namespace
-from lance_flight.model.schema import COMMENT, NamespaceSchema, numbered, table_field_id
+from lance_flight.model.schema import COMMENT, NamespaceSchema, table_field_id, with_field_ids
 from lance_flight.model.spec import PartitionSpec
 
 UNPARTITIONED = PartitionSpec(id=1, fields=())
@@ -98,7 +98,7 @@ class PlainLog(VersionLog):
         with naming_lost_versions(self.root) if is_looked_for else nullcontext():
             return super().open(version)
 
-    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+    def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         check_table(dataset.metadata, self.root, PLAIN_TABLE)
         try:
             return plain_snapshot(dataset)
@@ -149,7 +149,7 @@ def plain_snapshot(dataset: LanceDataset) -> Snapshot:
     """Return a version of a plain table as a snapshot of one partition."""
     columns = numbered_columns(dataset)
     comment = {key: text for key, text in (dataset.schema.metadata or {}).items() if key == COMMENT}
-    arrow = pa.schema([numbered(field, table_field_id) for field in columns], comment or None)
+    arrow = pa.schema([with_field_ids(field, table_field_id) for field in columns], comment or None)
     version = dataset.get_version()
     metadata = {NAMESPACE_KEY: "", SCHEMA_KEY: arrow.to_string(show_field_metadata=True)}
     if dataset.has_stable_row_ids:
@@ -277,7 +277,7 @@ def write_plain(
         if files:
             LanceDataset.commit(
                 place.uri,
-                LanceOperation.Overwrite(new_schema(schema), sealed(place.uri, files)),
+                LanceOperation.Overwrite(new_schema(schema), seal_fragments(place.uri, files)),
                 storage_options=options,
                 enable_v2_manifest_paths=True,
                 enable_stable_row_ids=stable_row_ids,
@@ -329,7 +329,7 @@ class _Stream:
                 self.rows += table.num_rows
                 stored = rows.conform(table, self._schema, is_stored=self._is_stored)
                 self._check(stored)
-                yield from map(rows.aligned, stored.to_batches())
+                yield from map(rows.align_buffers, stored.to_batches())
         except Exception as exc:
             self.error = exc
             raise

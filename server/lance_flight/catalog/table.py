@@ -24,7 +24,7 @@ from lance_flight.catalog.manifests.version_log import Change, VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, tags_of
 from lance_flight.catalog.storage.durability import committing
-from lance_flight.catalog.storage.leases import SnapshotLease, expiring, leases
+from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshots, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import NumberOf, conform
@@ -75,7 +75,7 @@ class Table(ABC):
         """Return the newest snapshot, or the one with a version, a tag, or the newest one as old as a moment."""
         match at:
             case str(name):
-                return self._tagged(name)
+                return self._tagged_snapshot(name)
             case datetime():
                 return self.log.snapshot(self.log.version_at(at))
             case _:
@@ -160,7 +160,7 @@ class Table(ABC):
 
         False for a table that was dropped or replaced, and where the table has no key.
         """
-        if (self._chain, version) in expiring(self.store):
+        if (self._chain, version) in expiring_snapshots(self.store):
             return True
         with suppress(NotFound):
             self.snapshot(version)
@@ -205,12 +205,12 @@ class Table(ABC):
         check: Callable[[], None] = lambda: None,
     ) -> int:
         """Write rows (tables of exactly the namespace schema) as a part of a transaction and return how many they were."""
-        edits = self.written(transaction.snapshot, tables, evaluate, check=check)
+        edits = self.write_files(transaction.snapshot, tables, evaluate, check=check)
         count = sum(edit.rows for edit in edits)
         transaction.add(edits, f"{operation} {count} rows into {len(edits)} partitions")
         return count
 
-    def written(
+    def write_files(
         self,
         snapshot: Snapshot,
         tables: Iterable[pa.Table],
@@ -273,7 +273,7 @@ class Table(ABC):
     def _main(self) -> LanceDataset:
         return self.log.store.open()
 
-    def _tagged(self, name: str) -> Snapshot:
+    def _tagged_snapshot(self, name: str) -> Snapshot:
         tags = {tag.name: tag for tag in self.tags}
         if name not in tags:
             raise NotFound.named("snapshot tag", name, tags)

@@ -91,7 +91,7 @@ def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[An
     text += f" (default: {setting.default})" if setting.default != "" else ""
     unit = setting.metadata.get("unit")
     metavar = kind.__name__.upper() if unit is None else "SIZE" if unit == BYTES else "TIME"
-    parse = kind if unit is None else partial(_parsed, setting)
+    parse = kind if unit is None else partial(_parse, setting)
     section.add_argument(flag(setting.name), type=parse, default=None, metavar=metavar, help=text)
     if old is not None:
         section.add_argument(
@@ -99,7 +99,7 @@ def _add_setting(section: argparse._ArgumentGroup, setting: dataclasses.Field[An
         )
 
 
-def _parsed(setting: dataclasses.Field[Any], text: str) -> Any:
+def _parse(setting: dataclasses.Field[Any], text: str) -> Any:
     try:
         return parse_setting(setting, text)
     except InvalidInput as exc:

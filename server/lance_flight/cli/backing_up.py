@@ -11,16 +11,16 @@ from lance_flight_client.terminal import Meter, readable
 from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli.inspecting import existing_root, named
+from lance_flight.cli.inspecting import existing_root, parse_name
 from lance_flight.config_sources import storage_from_environment
 
 
 def run(options: argparse.Namespace) -> int:
     """Make a backup, or finish one."""
     rules = BackupRules(
-        table=None if options.table is None else named(options.table),
+        table=None if options.table is None else parse_name(options.table),
         at=options.snapshot if options.tag is None else options.tag,
-        exclude=tuple(map(named, options.exclude)),
+        exclude=tuple(map(parse_name, options.exclude)),
         incremental=options.incremental,
         keep=options.keep,
     )

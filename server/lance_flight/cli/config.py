@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     found = config_sources.sources(given, file=options.config)
     if not options.check:
         print(config_sources.as_toml(found), flush=True)
-    settings = config_sources.merged(found).checked()
+    settings = config_sources.merge_sources(found).check()
     return _check(settings, options.root) if options.check else 0
 
 

@@ -66,7 +66,7 @@ class ChosenServer:
         }
         # Commands that take a root do without a server.
         advice = " (--root DIRECTORY needs none)" if "root" in options else ""
-        return cls(_checked(chosen.get("uri", DEFAULT_URI)), _credentials(chosen), advice)
+        return cls(_check(chosen.get("uri", DEFAULT_URI)), _credentials(chosen), advice)
 
     def connect(self) -> Any:
         """Connect to the server with a session of its own; `ServerError` where it does not answer, or refuses the credentials."""
@@ -113,7 +113,7 @@ def _profile(name: str | None) -> dict[str, str]:
     return dict(profile)
 
 
-def _checked(uri: str) -> str:
+def _check(uri: str) -> str:
     try:
         return server_uri(uri)
     except argparse.ArgumentTypeError as exc:

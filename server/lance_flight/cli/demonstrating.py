@@ -18,15 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from lance_flight_client.adbc import NOBODY, connect, execute, ingest, watched
-from lance_flight_client.output import aligned
+from lance_flight_client.adbc import NOBODY, connect, execute, ingest, report_progress
+from lance_flight_client.output import align_table
 from lance_flight_client.partition_map import partition_map
 from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.console import DEFAULT_PORT as CONSOLE_PORT
 from lance_flight.cli.interrupts import leave
 from lance_flight.cli.serving import service
-from lance_flight.cli.serving_console import announced, console_library
+from lance_flight.cli.serving_console import announce_address, console_library
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
 from lance_flight.flight.lifecycle import serve_until
@@ -130,9 +130,9 @@ def _console(uri: str, port: int) -> Any:
     wanted = CONSOLE_PORT if port else 0
     options = serving.ConsoleOptions(uri=uri, credentials=NOBODY, port=wanted)
     try:
-        return serving.RunningConsole(options, announced)
+        return serving.RunningConsole(options, announce_address)
     except OSError:
-        return serving.RunningConsole(replace(options, port=0), announced)
+        return serving.RunningConsole(replace(options, port=0), announce_address)
 
 
 def _tell(uri: str) -> None:
@@ -154,7 +154,7 @@ def _load(connection: Any) -> None:
             continue
         data = read(table.file)
         began = time.perf_counter()
-        reader = watched(data, partial(_progress, table.name, data.num_rows))
+        reader = report_progress(data, partial(_progress, table.name, data.num_rows))
         rows = ingest(connection, table.name, reader, mode="create", partition_by=table.partition_by)
         seconds = time.perf_counter() - began
         partitions = ""
@@ -198,7 +198,7 @@ def _show(connection: Any, title: str, sql: str) -> None:
     reports = [text for text in plan["plan"].to_pylist() if text.startswith("partitions:")]  # type: ignore[index]
     lines = [line for report in reports for line in report.splitlines()]
     print(f"\n{title}\n  {sql}")
-    print("\n".join(f"    {line}" for line in aligned(rows).splitlines()))
+    print("\n".join(f"    {line}" for line in align_table(rows).splitlines()))
     print(f"  {seconds * 1000:.0f} ms; EXPLAIN says which partitions were read:")
     print("\n".join(f"    {line}" for line in lines), flush=True)
 

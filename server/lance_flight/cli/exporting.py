@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from functools import partial
 
 import pyarrow as pa
-from lance_flight_client.adbc import answered
+from lance_flight_client.adbc import run_statement
 from lance_flight_client.files.writing import write_directory, write_file, written_format
 from lance_flight_client.terminal import Meter
 
 from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.inspecting import named
+from lance_flight.cli.inspecting import parse_name
 from lance_flight.cli.interrupts import Begins, cancellable, leave
 from lance_flight.cli.loading import check_target
 from lance_flight.cli.root_loading import cancel_statements, engine_over
 from lance_flight.engine.query.query_plans import Task
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput
 
 
@@ -58,8 +58,8 @@ def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Sche
     """Answer the query, in this process or by a server."""
     sql = options.what
     if not any(map(str.isspace, sql)):
-        name = named(sql)
-        sql = f"SELECT * FROM {quoted(name.db_schema, name.name)}"  # noqa: S608 - quoted
+        name = parse_name(sql)
+        sql = f"SELECT * FROM {quote_parts(name.db_schema, name.name)}"  # noqa: S608 - quoted
     if options.root is not None:
         engine = engine_over(options.root)
         begins(partial(cancel_statements, engine))
@@ -67,5 +67,5 @@ def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Sche
         yield reader.schema, iter(reader)
         return
     server = ChosenServer.of(options)
-    with server.naming(), server.connect() as connection, answered(connection, sql, begins) as answer:
+    with server.naming(), server.connect() as connection, run_statement(connection, sql, begins) as answer:
         yield answer.schema, answer.batches

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import NO_TYPES, RowSource, opened
+from lance_flight_client.files.sources import NO_TYPES, RowSource, open_files
 from lance_flight_client.files.text_files import RejectedRow
-from lance_flight_client.output import NULL, aligned, cells
+from lance_flight_client.output import NULL, align_table, cells
 from lance_flight_client.terminal import readable
 
 from lance_flight.cli.file_options import checked_delimiter, checked_encoding
@@ -29,7 +29,7 @@ from lance_flight.model.type_names import column_type_name
 def load_files(options: argparse.Namespace) -> int:
     """Load files into a table, or show what would be loaded."""
     if options.suggest:
-        return int(engine_side().suggest(_opened(options), options.partition_by))
+        return int(engine_side().suggest(_open_files(options), options.partition_by))
     target = target_of(options)
     db_schema, _, name = options.table.rpartition(".")
     db_schema = db_schema or PUBLIC
@@ -37,7 +37,7 @@ def load_files(options: argparse.Namespace) -> int:
     if there is not None and options.mode == "create" and options.commit_id is None:
         raise AlreadyExists(f"table {options.table!r} is there already; expected --mode {', '.join(_OTHER_MODES)}")
     is_new = there is None or options.mode == "replace"
-    source = _opened(options, NO_TYPES if there is None or is_new else there)
+    source = _open_files(options, NO_TYPES if there is None or is_new else there)
     load = FileLoad(
         db_schema=db_schema,
         name=name,
@@ -79,7 +79,7 @@ def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
             )
 
 
-def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
+def _open_files(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSource:
     text = TextOptions(
         delimiter=checked_delimiter(options.delimiter, "--delimiter"),
         header=options.header,
@@ -92,7 +92,7 @@ def _opened(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> RowSour
         ignores_errors=options.ignore_errors or options.rejects is not None,
     )
     types = NO_TYPES if options.types is None else engine_side().columns_of(options.types)
-    return opened(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
+    return open_files(options.files, options.format, text, sys.stdin.buffer, types=types, known=known)
 
 
 def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
@@ -105,7 +105,7 @@ def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
     if sample is not None:
         rows = zip(*(cells(column, NULL, _SAMPLE_WIDTH) for column in sample.columns), strict=True)
         shown |= {f"row {number}": row for number, row in enumerate(rows, 1)}
-    print(aligned(pa.table(shown)))
+    print(align_table(pa.table(shown)))
 
 
 _SAMPLE_WIDTH = 24

@@ -14,9 +14,9 @@ import pyarrow as pa
 from lance_flight_client.adbc import ingest
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.names import PIPE
-from lance_flight_client.files.reading import found
+from lance_flight_client.files.reading import find_files
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import NO_TYPES, opened
+from lance_flight_client.files.sources import NO_TYPES, open_files
 
 from lance_flight.cli.file_options import checked_delimiter, checked_encoding
 from lance_flight.cli.file_streams import FileStream
@@ -41,7 +41,7 @@ def send(connection: Any, table: FileTable, sent: dict[Any, SentFile]) -> str:
         return known.table
     text, types = _text_options(table), _types(table)
     pipe = io.BytesIO() if sys.stdin.isatty() else sys.stdin.buffer
-    source = opened(table.files, table.format, text, pipe, types=types)
+    source = open_files(table.files, table.format, text, pipe, types=types)
     for note in source.notes:
         print(note, file=sys.stderr)
     name = f"file {len(sent) + 1} {_plain(table.stem)}" if known is None else known.table
@@ -62,7 +62,7 @@ def _state(table: FileTable) -> Any:
         return PIPE
     if any(LakehouseTable.named(file) is not None for file in table.files):
         return None
-    files = [found(file, table.format) for file in table.files]
+    files = [find_files(file, table.format) for file in table.files]
     return [(each.paths, each.sizes, each.changed) for each in files]
 
 
@@ -99,7 +99,7 @@ def _text_options(table: FileTable) -> TextOptions:
             names = ", ".join([*_NAMES, *sorted(_TYPES)]) if table.format in _OF_TEXT else "none"
             raise InvalidInput(f"{table.files[0]!r} is read without the option {name!r}; expected {names}")
         field, kind = _NAMES[name]
-        given[field] = _checked(name, (value,) if kind is tuple and isinstance(value, str) else value, kind)
+        given[field] = _check_option(name, (value,) if kind is tuple and isinstance(value, str) else value, kind)
     if "delimiter" in given:
         given["delimiter"] = checked_delimiter(given["delimiter"], "delim")
     if "encoding" in given:
@@ -107,7 +107,7 @@ def _text_options(table: FileTable) -> TextOptions:
     return TextOptions(**given)
 
 
-def _checked(name: str, value: OptionValue, kind: type) -> OptionValue:
+def _check_option(name: str, value: OptionValue, kind: type) -> OptionValue:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         expected = {bool: "TRUE or FALSE", int: "a number", tuple: "a string, or a list of them"}.get(kind, "a string")
         raise InvalidInput(f"the option {name!r} is {value!r}; expected {expected}")

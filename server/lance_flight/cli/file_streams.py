@@ -33,7 +33,7 @@ class FileStream:
             yield pa.RecordBatchReader.from_batches(self.schema, self._rows(meter))
         except Exception:
             if self._failures:
-                raise self._explained(hint) from None
+                raise self._explain(hint) from None
             raise
         finally:
             meter.close()
@@ -45,7 +45,7 @@ class FileStream:
             self._failures.append(exc)
             raise
 
-    def _explained(self, hint: str) -> DataError | InvalidInput:
+    def _explain(self, hint: str) -> DataError | InvalidInput:
         failure = self._failures[0]
         if isinstance(failure, OSError):
             return InvalidInput(f"the files cannot be read: {failure}; nothing was loaded")

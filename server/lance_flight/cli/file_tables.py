@@ -18,7 +18,7 @@ from lance_flight_client.files.names import PIPE, format_of
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.relation_places import is_alias, relation_places
-from lance_flight.engine.sql.tokens import MOST_TOKENS, Edit, Kind, TokenPlaces, edited, tokens_of
+from lance_flight.engine.sql.tokens import MOST_TOKENS, Edit, Kind, TokenPlaces, edit_text, tokens_of
 from lance_flight.errors import InvalidInput
 
 OptionValue: TypeAlias = str | int | bool | tuple[str, ...] | Mapping[str, str]
@@ -82,7 +82,7 @@ def file_tables(sql: str) -> Sequence[FileTable]:
     # The one longer statement that a server takes is an INSERT of rows, which names no file.
     if not 0 < len(places.tokens) <= MOST_TOKENS or places.tokens[0].word not in _STATEMENTS:
         return []
-    found = list(_found(sql, places))
+    found = list(_find_tables(sql, places))
     first = [token.word for token in places.tokens[:_BEFORE_NAME]]
     if found and first[0] == "CREATE" and "VIEW" in first:
         raise InvalidInput(
@@ -91,7 +91,7 @@ def file_tables(sql: str) -> Sequence[FileTable]:
     return found
 
 
-def _found(sql: str, places: TokenPlaces) -> Iterator[FileTable]:
+def _find_tables(sql: str, places: TokenPlaces) -> Iterator[FileTable]:
     relations = relation_places(places)
     is_merge = places.word_at(0) in {"MERGE", "DELETE", "EXPLAIN"}
     for at in range(1, len(places.tokens)):
@@ -113,7 +113,7 @@ def _found(sql: str, places: TokenPlaces) -> Iterator[FileTable]:
                 needs_alias=_lacks_alias(places, behind, is_relation=is_relation),
             )
         elif token.word and token.text.lower() in READERS and places.is_sign(at + 1, "("):
-            yield _called(sql, places, at, is_relation=is_relation)
+            yield _read_call(sql, places, at, is_relation=is_relation)
 
 
 def _is_file(text: str) -> bool:
@@ -125,7 +125,7 @@ def _lacks_alias(places: TokenPlaces, at: int, *, is_relation: bool) -> bool:
     return is_relation and not (places.word_at(at) == "AS" or (at < len(places.tokens) and is_alias(places.tokens[at])))
 
 
-def _called(sql: str, places: TokenPlaces, at: int, *, is_relation: bool) -> FileTable:
+def _read_call(sql: str, places: TokenPlaces, at: int, *, is_relation: bool) -> FileTable:
     """Read the call of a function that reads files."""
     token, cursor = places.tokens[at], Cursor(sql, places.tokens, at + 2)
     name = token.text.lower()
@@ -190,4 +190,4 @@ class SessionFiles:
         if any(PIPE in table.files for table in tables) and len(tables) > 1:
             raise InvalidInput(f"{PIPE!r} (a pipe) is read once; expected it alone")
         sending = importlib.import_module("lance_flight.cli.file_sending")
-        return edited(sql, [table.named(sending.send(connection, table, self.sent)) for table in tables])
+        return edit_text(sql, [table.named(sending.send(connection, table, self.sent)) for table in tables])

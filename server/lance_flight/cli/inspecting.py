@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
-from lance_flight_client.output import aligned
+from lance_flight_client.output import align_table
 
 from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
@@ -21,7 +21,7 @@ def inspect(options: argparse.Namespace) -> int:
     """Print the tables and views of a root, or one of them in detail."""
     root = Root(existing_root(options.root))
     if options.table is not None:
-        importlib.import_module("lance_flight.cli.inspecting_table").show(root, named(options.table), options)
+        importlib.import_module("lance_flight.cli.inspecting_table").show(root, parse_name(options.table), options)
         return 0
     kinds = root.kinds()
     names = sorted({*kinds, *(view.name for view in root.views())})
@@ -30,7 +30,7 @@ def inspect(options: argparse.Namespace) -> int:
         "table_name": [name.name for name in names],
         "partitioned": [kinds.get(name, False) for name in names],
     }
-    print(aligned(pa.table(columns), options.max_rows or None))
+    print(align_table(pa.table(columns), options.max_rows or None))
     return 0
 
 
@@ -47,7 +47,7 @@ def existing_root(root: str) -> Store:
     return store
 
 
-def named(table: str) -> TableName:
+def parse_name(table: str) -> TableName:
     """Parse `[schema.]name` as a table name; the schema defaults to `public`."""
     db_schema, _, name = table.rpartition(".")
     return TableName(db_schema or PUBLIC, name)

@@ -6,7 +6,7 @@ import argparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_flight_client.output import aligned
+from lance_flight_client.output import align_table
 from lance_flight_client.partition_map import partition_map
 
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -48,7 +48,7 @@ def _show(engine: Engine, name: TableName, limit: int | None) -> None:
         print(f"\n{table.log.open(snapshot.version).count_rows():,} rows")
 
 
-def _planned(engine: Engine, name: TableName, where: str) -> PlannedScan:
+def _plan(engine: Engine, name: TableName, where: str) -> PlannedScan:
     table = engine.root.table(name)
     if not table.is_partitioned:
         raise InvalidInput(f"table {name.name!r} is not partitioned: a query reads it whole")
@@ -56,7 +56,7 @@ def _planned(engine: Engine, name: TableName, where: str) -> PlannedScan:
 
 
 def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> None:
-    planned = _planned(engine, name, where)
+    planned = _plan(engine, name, where)
     print(planned)
     rows = {
         "spec": [each.spec_id for each in planned.tables],
@@ -64,11 +64,11 @@ def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> 
         "pin": [str(each.pin) for each in planned.tables],
         "residual filter": [None if each.residual is None else str(each.residual) for each in planned.tables],
     }
-    print(aligned(pa.table(rows), limit))
+    print(align_table(pa.table(rows), limit))
 
 
 def _draw(engine: Engine, name: TableName, where: str | None) -> None:
-    planned = _planned(engine, name, where or "TRUE")
+    planned = _plan(engine, name, where or "TRUE")
     read = None if where is None else {each.object_id for each in planned.tables}
     if where is not None:
         print(planned, end="\n\n")
@@ -86,4 +86,4 @@ def _draw(engine: Engine, name: TableName, where: str | None) -> None:
 
 
 def _format_table(table: pa.Table, limit: int | None) -> str:
-    return "\n".join(f"  {line}" for line in aligned(table, limit).splitlines())
+    return "\n".join(f"  {line}" for line in align_table(table, limit).splitlines())

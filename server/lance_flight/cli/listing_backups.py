@@ -6,7 +6,7 @@ import argparse
 import sys
 
 import pyarrow as pa
-from lance_flight_client.output import aligned
+from lance_flight_client.output import align_table
 from lance_flight_client.terminal import readable
 
 from lance_flight.catalog.backup.copying import BEGUN_FILE, FILES, ids_in, is_whole, read_backup
@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> int:
         row["tables"] = ", ".join(f"{table.table_name}@{table.snapshot}" for table in manifest.tables)
         row["files"], row["size"] = f"{len(manifest.files):,}", readable(manifest.size)
         row["needs"] = ", ".join(manifest.needs)
-    print(aligned(pa.Table.from_pylist(rows), None) if rows else f"there is no backup in {options.target}")
+    print(align_table(pa.Table.from_pylist(rows), None) if rows else f"there is no backup in {options.target}")
     return status

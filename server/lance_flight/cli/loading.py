@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from lance_flight_client.adbc import execute, ingest
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.interrupts import Begins
@@ -87,7 +87,7 @@ class ServerTarget:
     connection: Any
 
     def columns(self, db_schema: str, name: str) -> pa.Schema | None:
-        sql = f"SELECT * FROM {quoted(db_schema)}.{quoted(name)} LIMIT 0"  # noqa: S608 - quoted
+        sql = f"SELECT * FROM {quote_name(db_schema)}.{quote_name(name)} LIMIT 0"  # noqa: S608 - quoted
         try:
             with self.server.naming():
                 found = execute(self.connection, sql).rows

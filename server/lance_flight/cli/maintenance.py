@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.cli.arguments import add_root
 from lance_flight.cli.backing_up import place_of
-from lance_flight.cli.inspecting import existing_root, named
+from lance_flight.cli.inspecting import existing_root, parse_name
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.operations import OPERATIONS, add_arguments, given_arguments
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     """Maintain one table, or all; continue after a failure, and return the exit status."""
     operation, does = OPERATIONS[options.command], DOING[options.command]
     rules = does.rules_of(given_arguments(options, operation.arguments))
-    root, only = Root(existing_root(options.root)), None if options.table is None else named(options.table)
+    root, only = Root(existing_root(options.root)), None if options.table is None else parse_name(options.table)
     instead = does.instead(root, only, rules, OperationWork(agrees=_agrees))
     if instead is not None:
         _print("", instead.lines)

@@ -9,13 +9,13 @@ from lance_flight_client.terminal import Meter, readable
 from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.cli.backing_up import place_of
-from lance_flight.cli.inspecting import named
+from lance_flight.cli.inspecting import parse_name
 
 
 def run(options: argparse.Namespace) -> int:
     """Restore a backup."""
     stored = backup_at(place_of(options.source), options.backup)
-    only = None if options.table is None else named(options.table)
+    only = None if options.table is None else parse_name(options.table)
     meter = Meter(f"restoring {stored.manifest.id}", stored.manifest.size if only is None else None, unit="files")
     try:
         report = restore(stored, place_of(options.root), only, meter, dry_run=options.dry_run)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from lance_flight_client.adbc import answered
+from lance_flight_client.adbc import run_statement
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing_errors import written_as
 from lance_flight_client.output import outcome, write
@@ -99,7 +99,7 @@ def _file(path: str, format: str | None) -> Output:
 
 def _run(connection: Any, statement: str, output: Output) -> None:
     def work(begins: Begins) -> None:
-        with answered(connection, statement, begins) as answer:
+        with run_statement(connection, statement, begins) as answer:
             if len(answer.schema):
                 output(answer.schema, answer.batches)
             else:

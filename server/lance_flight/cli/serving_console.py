@@ -62,14 +62,14 @@ def _listening(serving: Any, options: Any) -> Iterator[Any]:
     """Run a console; `InvalidInput` where it cannot listen there, or cannot read its certificate."""
     with ExitStack() as stack:
         try:
-            console = stack.enter_context(serving.running(options, announced))
+            console = stack.enter_context(serving.running(options, announce_address))
         except (OSError, OverflowError) as exc:
             where = f"{options.host}, port {options.port}"
             raise InvalidInput(f"the console cannot listen on {where}: {exc}; expected others, or --port 0") from exc
         yield console
 
 
-def announced(address: str) -> None:
+def announce_address(address: str) -> None:
     """Print the address for a further browser."""
     print(f"For another browser: {address}", flush=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 from lance_flight_client.files.sources import RowSource
-from lance_flight_client.output import aligned
+from lance_flight_client.output import align_table
 from lance_flight_client.terminal import Meter, readable
 
 from lance_flight.cli.partition_notes import month_note
@@ -33,14 +33,14 @@ def suggest(source: RowSource, given: str | None) -> int:
     print(
         f"{rows:,} rows, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
     )
-    print(aligned(pa.Table.from_pylist([_row(each, size / max(rows, 1)) for each in found], schema=_COLUMNS)))
+    print(align_table(pa.Table.from_pylist([_row(each, size / max(rows, 1)) for each in found], schema=_COLUMNS)))
     best = next((each for each in found if each.is_fit), None)
     if rows < 2 * FEWEST_ROWS or best is None:
         print(
             f"\nSuggested: no partition fields; none makes several tables of typically {FEWEST_ROWS:,} rows and more."
         )
     else:
-        print(f"\nSuggested: --partition-by {_quoted(best.fields)}, or another line whose columns your queries name.")
+        print(f"\nSuggested: --partition-by {_quote(best.fields)}, or another line whose columns your queries name.")
     note = month_note(given or "")
     if note is not None:
         print(f"\n{note}")
@@ -60,5 +60,5 @@ def _row(each: PartitionSuggestion, row_size: float) -> dict[str, str | int]:
     return {"partition by": each.fields, **counts, "size of a typical one": readable(int(each.typical * row_size))}
 
 
-def _quoted(fields: str) -> str:
+def _quote(fields: str) -> str:
     return f"'{fields}'" if '"' in fields else f'"{fields}"'

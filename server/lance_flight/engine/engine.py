@@ -44,7 +44,7 @@ from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG, table_name
 from lance_flight.engine.sql.routines import routines, volatile_functions
 from lance_flight.engine.statements.answering import Answering
-from lance_flight.engine.statements.auditing import record_ingest, recorded
+from lance_flight.engine.statements.auditing import record_ingest, record_statement
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import (
     Answer,
@@ -55,7 +55,7 @@ from lance_flight.engine.statements.kinds import (
     Server,
     SessionStatement,
     Statement,
-    permitted,
+    check_privileges,
 )
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
@@ -111,13 +111,13 @@ class Engine:
 
     def describe(self, sql: str, scope: Scope = ALONE) -> Description:
         """The result schema and the parameters of a statement, none of which is run."""
-        with self.running.entered(StatementKind.PREPARE, sql, scope.issuer) as running:
+        with self.running.enter(StatementKind.PREPARE, sql, scope.issuer) as running:
             running.watches = reads_activity(sql)
             return self._describe(running, scope)
 
     def _describe(self, running: RunningStatement, scope: Scope) -> Description:
         sql = running.sql
-        statement = permitted(self._parse(sql, scope, running), scope.access, self.sessions.seen(scope))
+        statement = check_privileges(self._parse(sql, scope, running), scope.access, self.sessions.visible_root(scope))
         if isinstance(statement, SessionStatement):
             return Description(schema=None, parameters=parameter_schema(sql))
         with self._turn(running, scope) as (transaction, _):
@@ -130,7 +130,7 @@ class Engine:
                     self._answering.keep(answered)
                     return Description(schema=answered.schema, parameters=parameters)
                 case MaintenanceStatement():
-                    work = maintenance_work(self.sessions.seen(scope), transaction, statement)
+                    work = maintenance_work(self.sessions.visible_root(scope), transaction, statement)
                     return Description(schema=work.schema, parameters=parameter_schema(sql))
                 case ChangeStatement():
                     changes = self._changes(running, scope, transaction)
@@ -164,20 +164,22 @@ class Engine:
 
         One that returns a report is run as well, and its plan gives what it has done.
         """
-        with self.running.entered(StatementKind.QUERY, sql, scope.issuer) as running:
+        with self.running.enter(StatementKind.QUERY, sql, scope.issuer) as running:
             running.watches = reads_activity(sql)
             if parameters is not None:
                 running.uncounted = parameters.nbytes
             running.limit(scope.execution.statement_timeout)
 
             def read() -> Statement:
-                return permitted(self._parse(sql, scope, running), scope.access, self.sessions.seen(scope))
+                return check_privileges(
+                    self._parse(sql, scope, running), scope.access, self.sessions.visible_root(scope)
+                )
 
             statement = self._in_time(running, read)
             if isinstance(statement, RowsStatement):
                 return self._plan(running, statement, parameters, endpoints, scope)
             running.kind = StatementKind.UPDATE
-            with recorded(statement, running.subject):
+            with record_statement(statement, running.subject):
                 if isinstance(statement, MaintenanceStatement):
                     return self._run_maintenance(running, statement, parameters, scope)
                 change = partial(self._run_change, running, statement, parameters, scope)
@@ -212,18 +214,18 @@ class Engine:
         """Run a maintenance statement once, and plan its report; a disconnecting client ends only what can be cancelled."""
         check_parameters(running.sql, parameters, is_query=True)
         with self._turn(running, scope) as (transaction, _):
-            root = self.sessions.seen(scope)
+            root = self.sessions.visible_root(scope)
 
             def open_table() -> tuple[bool, MaintenanceWork]:
                 # How many partitions there are, and which rows lie in one, is for those who may read them all.
-                is_told = scope.access.reads_all(root.governing(table_name(statement.table)))
+                is_told = scope.access.reads_all(root.governing_table(table_name(statement.table)))
                 watch = StatementWatch(running, is_told=is_told)
                 return is_told, maintenance_work(root, transaction, statement, watch)
 
             is_told, work = self._in_time(running, open_table)
             running.at(State.RUNNING)
             if work.is_cancellable:
-                report = running.cancellation.awaited(work.run)
+                report = running.cancellation.run_in_thread(work.run)
             else:
                 running.cancellation.begin_commit()
                 report = work.run()
@@ -277,7 +279,7 @@ class Engine:
         """
         if not self.root.store.is_remote:
             return work()
-        return running.cancellation.awaited(partial(copy_context().run, work))
+        return running.cancellation.run_in_thread(partial(copy_context().run, work))
 
     def _keep(self, running: RunningStatement, holds: list[SnapshotLease]) -> datetime:
         """Keep the snapshots of a query until its tickets expire, and return that time."""
@@ -337,16 +339,16 @@ class Engine:
             with self.running.turn(running, issuer):
                 begin = partial(self._begun, running, task, access, temporary_of(task, session))
                 schema, batches = self._in_time(running, begin)
-        streamed = self.running.streamed(running, task.share.part, issuer, batches)
-        opened = self.running.open_streams.opened(
+        streamed = self.running.stream(running, task.share.part, issuer, batches)
+        opened = self.running.open_streams.open(
             streamed, running.ahead, running.cancellation, peer=issuer.connection, holder=issuer.holder
         )
         return BatchStream(schema, streamed, opened)
 
     def _check_reader(self, task: Task, access: Access, temporary: Temporary) -> None:
         """Refuse the report of a statement to a caller who may not run that statement."""
-        access = access.owning(temporary.names)
-        permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
+        access = access.with_temporary_tables(temporary.names)
+        check_privileges(parse(task.sql, task.db_schema), access, temporary.over(self.root.guard_with(access)))
 
     def _begun(
         self, running: RunningStatement, task: Task, access: Access, temporary: Temporary
@@ -367,8 +369,10 @@ class Engine:
         self, running: RunningStatement, task: Task, holds: list[SnapshotLease], access: Access, temporary: Temporary
     ) -> Answer:
         """Answer a task, over snapshots that `holds` keeps."""
-        access = access.owning(temporary.names)
-        statement = permitted(parse(task.sql, task.db_schema), access, temporary.over(self.root.guarded(access)))
+        access = access.with_temporary_tables(temporary.names)
+        statement = check_privileges(
+            parse(task.sql, task.db_schema), access, temporary.over(self.root.guard_with(access))
+        )
         if not isinstance(statement, RowsStatement):
             raise SqlError("the statement returns no rows")
         running.at(State.PLANNING)
@@ -428,7 +432,7 @@ class Engine:
     ) -> Changes:
         """Return the context in which a changing statement is executed."""
         return Changes(
-            root=self.sessions.seen(scope),
+            root=self.sessions.visible_root(scope),
             new_session=self.sessions.within(scope, running),
             parameters=parameters,
             cancellation=running.cancellation,
@@ -458,11 +462,11 @@ class Engine:
 
         def work() -> int:
             with (
-                self.running.entered(StatementKind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
+                self.running.enter(StatementKind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
                 self._turn(running, scope) as (transaction, turn),
             ):
-                batches = running.received(receiver.received(running.cancellation), turn)
-                root = self.sessions.seen(scope)
+                batches = running.count_received(receiver.batches(running.cancellation), turn)
+                root = self.sessions.visible_root(scope)
                 store = partial(
                     ingest.ingest,
                     temporary_root(scope.own_tables, name, root) if temporary else root,
@@ -483,48 +487,48 @@ class Engine:
     def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
         """Return every schema with its catalog."""
         with listing():
-            return [(CATALOG, name) for name in self.root.guarded(access).schemas()]
+            return [(CATALOG, name) for name in self.root.guard_with(access).schemas()]
 
     def tables(self, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> list[TableName]:
         """Return the names of all tables."""
         with looking_since():
-            return temporary.over(self.root.guarded(access)).tables()
+            return temporary.over(self.root.guard_with(access)).tables()
 
     def views(self, access: Access = UNLIMITED) -> list[TableName]:
         """Return the names of all views."""
-        return [view.name for view in self.root.guarded(access).views()]
+        return [view.name for view in self.root.guard_with(access).views()]
 
     def columns_of_view(self, name: TableName, access: Access = UNLIMITED) -> pa.Schema:
         """Return the columns of a view, as it was made."""
-        view = self.root.guarded(access).view(name)
+        view = self.root.guard_with(access).view(name)
         if view is None:
             raise NotFound(f"no view {name.name!r}")
         return view.columns
 
     def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
         """Return the columns of a table as a client sees them, with their comments."""
-        return self._described(name, access, temporary).commented
+        return self._visible_columns(name, access, temporary).commented
 
     def primary_key(self, name: TableName, access: Access, temporary: Temporary) -> tuple[str, tuple[str, ...]] | None:
         """Return the name and the columns of the primary key of a table; None without one."""
-        columns = self._described(name, access, temporary).primary_key
+        columns = self._visible_columns(name, access, temporary).primary_key
         return (primary_key_name(name.name), columns) if columns else None
 
     def partitioned_tables(self, access: Access = UNLIMITED) -> set[TableName]:
         """Return the names of the tables with partitions."""
         with listing():
-            return {name for name, is_partitioned in self.root.guarded(access).kinds().items() if is_partitioned}
+            return {name for name, is_partitioned in self.root.guard_with(access).kinds().items() if is_partitioned}
 
     def declare(self, name: TableName, access: Access = UNLIMITED) -> str:
         """Return where another engine is to write a new plain table."""
-        return self.root.guarded(access).declare(name)
+        return self.root.guard_with(access).declare(name)
 
     def places(self, name: TableName, access: Access = UNLIMITED) -> list[TablePlace]:
         """Return the places of all partition tables of a table, or its own; `Refused` without SELECT on all rows and columns."""
-        root = self.root.guarded(access)
+        root = self.root.guard_with(access)
 
         def listed(table: Table) -> list[TablePlace]:
-            access.check_all_rows(Privilege.SELECT, root.governing(name))
+            access.check_all_rows(Privilege.SELECT, root.governing_table(name))
             snapshot = table.snapshot()
             if not snapshot.is_partitioned:
                 return [TablePlace(object_id="", uri=table.store.uri, version=snapshot.version)]
@@ -541,12 +545,12 @@ class Engine:
 
         return root.read(name, listed)
 
-    def _described(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
+    def _visible_columns(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
         """Return the columns of a table that a principal may know of."""
-        root = temporary.over(self.root.guarded(access))
+        root = temporary.over(self.root.guard_with(access))
         with listing():
             schema: NamespaceSchema = root.read(name, lambda table: table.snapshot().schema)
-            return access.owning(temporary.names).described(schema, root.governing(name))
+            return access.with_temporary_tables(temporary.names).visible_schema(schema, root.governing_table(name))
 
     @contextmanager
     def _turn(self, running: RunningStatement, scope: Scope) -> Iterator[tuple[SqlTransaction | None, AdmissionSlot]]:

@@ -26,7 +26,7 @@ from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, Rewriti
 from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
 from lance_flight.catalog.manifests.indices import IndexRules
-from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
@@ -57,7 +57,7 @@ class OperationWork:
         """Return the observers of a build of an index."""
         return BuildWatch(add_rows=self.add_rows, check=self.check)
 
-    def counted(self, done: int, total: int) -> None:
+    def count_tables(self, done: int, total: int) -> None:
         """Count tables, after a check."""
         self.check()
         if self.progress is not None:
@@ -88,7 +88,7 @@ class Does:
     def rules_of(self, given: Mapping[str, Any]) -> Any:
         """Return the arguments as one value; `InvalidInput` or `Refused` for those that may not be."""
         rules = self.rules(**given)
-        return rules.checked() if hasattr(rules, "checked") else rules
+        return rules.check() if hasattr(rules, "check") else rules
 
 
 DOING: dict[str, Does] = {}
@@ -135,14 +135,14 @@ class _Rewriting(RewritingRules):
 
 @_does("rewrite", _Rewriting, REWRITING_SCHEMA)
 def _rewrite(table: Table, rules: _Rewriting, work: OperationWork) -> OperationReport:
-    namespace = partitioned(table)
+    namespace = require_partitions(table)
     choose = None if rules.where is None else tables_where(namespace, rules.where)
     return rewrite(namespace, work.evaluate, choose, rules, work.progress, run=work.run)
 
 
 @_does("vacuum", VacuumRules, VACUUM_SCHEMA)
 def _vacuum(table: Table, rules: VacuumRules, work: OperationWork) -> OperationReport:
-    return vacuum(table, rules, work.counted)
+    return vacuum(table, rules, work.count_tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _register(root: Root, name: TableName | None, rules: _Migrating, _: Operatio
         return None
     if name is not None:
         root.table(name)  # `NotFound` with the nearest names
-    tables = [listed for listed in root.unregistered() if name is None or listed.object_id == name.name]
+    tables = [listed for listed in root.list_unregistered() if name is None or listed.object_id == name.name]
     if not rules.dry_run:
         root.register(tables)
     goes = "would be" if rules.dry_run else "is"
@@ -229,7 +229,7 @@ def _record(root: Root, rules: _Migrating) -> Iterable[str]:
 
 @_does("migrate", _Migrating, MIGRATION_SCHEMA, instead=_register, finish=_record)
 def _migrate(table: Table, rules: _Migrating, work: OperationWork) -> OperationReport:
-    namespace = partitioned(table)
+    namespace = require_partitions(table)
     report = migrate(namespace, dry_run=rules.dry_run)
     changes = migrate_table(namespace, work.evaluate, work.progress, dry_run=rules.dry_run)
     return replace(report, changes=tuple(changes))

@@ -140,7 +140,7 @@ class CountedRows(Protocol):
         """Iterate over the batches, once."""
         ...
 
-    def sent(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def send(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages that are made of the batches."""
         ...
 
@@ -157,7 +157,7 @@ class Backend(Protocol):
         """Plan a statement without running any of it."""
         ...
 
-    def connected(self, caller: Caller) -> None:
+    def begin_session(self, caller: Caller) -> None:
         """Begin a new session for a client that asks for SqlInfo, the first call of drivers on a new connection.
 
         This matters if the session is identified by its connection alone: an earlier client may have had the same

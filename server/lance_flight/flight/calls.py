@@ -208,7 +208,7 @@ class CallMiddleware(flight.ServerMiddleware):
 
     def principal(self, certificate: bytes) -> Principal:
         """Return the principal of the call, over a connection with the certificate of this name."""
-        return self._principal or self._authentication.certified(certificate.decode())
+        return self._principal or self._authentication.certificate_principal(certificate.decode())
 
     def sending_headers(self) -> dict[str, str]:
         """Send the token of a Handshake, and the deletion of a cookie that finds no session."""

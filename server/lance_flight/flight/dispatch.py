@@ -56,7 +56,7 @@ class OutgoingRows:
     def messages(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in messages of a size that clients accept, counted as an open stream of their client."""
         made = client_batches(self.rows, self.rows.schema, self.schema)
-        return made if isinstance(self.rows, pa.RecordBatchReader) else self.rows.sent(made)
+        return made if isinstance(self.rows, pa.RecordBatchReader) else self.rows.send(made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Dispatch:
         """Return the schema and the endpoints of a result; a statement that is no query runs here."""
         command = command_of(descriptor)
         if isinstance(command, GetSqlInfo):
-            self.backend.connected(call.caller)
+            self.backend.begin_session(call.caller)
         with self.telling_session(call, tell):
             match command:
                 case StatementQuery() | StatementSubstraitPlan() | PreparedStatementQuery():

@@ -67,7 +67,7 @@ class EngineBackend:
     def describe(self, caller: Caller, statement: SqlOrPlan, *, transaction: bytes | None = None) -> Description:
         return self._engine.describe(_sql(statement), self._scope(caller, transaction))
 
-    def connected(self, caller: Caller) -> None:
+    def begin_session(self, caller: Caller) -> None:
         if caller.is_connection:
             self._engine.clients.renew(caller.session, caller.principal, holder=caller.holder)
 
@@ -81,7 +81,7 @@ class EngineBackend:
         )
 
     def state(self, caller: Caller) -> SessionState | None:
-        session = self._engine.clients.found(caller.session, caller.cookie)
+        session = self._engine.clients.find(caller.session, caller.cookie)
         return None if session is None else settings.state(session)
 
     def knows(self, cookie: str) -> bool:
@@ -187,7 +187,7 @@ class EngineBackend:
     ) -> int:
         session = self._session(caller)
         if transaction is None and session.sql_transaction is None and _is_own(session, caller):
-            joined = self._engine.clients.joined(session)
+            joined = self._engine.clients.find_transaction(session)
             transaction = None if joined is None else joined.id
         if target.catalog not in (None, "", CATALOG):
             raise NotFound.named("catalog", str(target.catalog), [CATALOG])
@@ -269,7 +269,7 @@ class EngineBackend:
             if self._policies is None
             else self._policies.access(caller.principal, caller.groups)
         )
-        return granted.reading() if session.reads_only else granted
+        return granted.for_reading() if session.reads_only else granted
 
     def answer_peer(self, request: PeerRequest) -> bytes:
         peers = self._engine.peers.local(request)

@@ -44,8 +44,8 @@ from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.principals import API_KEY, AUTHORIZATION, with_api_key
 from lance_flight.flight.polling import PolledStatements
 from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb
-from lance_flight.flight.server import FlightSqlServer, bracketed
-from lance_flight.flight.status import described, nearest
+from lance_flight.flight.server import FlightSqlServer, bracket_host
+from lance_flight.flight.status import describe_error, nearest
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
 REUSED_CONNECTION = "arrow-flight-reuse-connection://?"
@@ -189,7 +189,7 @@ class Answers:
 
     def descriptor(self, message: bytes) -> flight.FlightDescriptor:
         """Decode the descriptor of a call."""
-        return _decoded(flight.FlightDescriptor.deserialize, message, "a FlightDescriptor")
+        return _decode(flight.FlightDescriptor.deserialize, message, "a FlightDescriptor")
 
     def flight_info(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """GetFlightInfo: returns the schema and the endpoints of a result."""
@@ -211,10 +211,10 @@ class Answers:
     def do_get(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoGet: streams the rows of one endpoint."""
         call = context.call()
-        ticket = _decoded(flight.Ticket.deserialize, messages.only(), "a Ticket")
+        ticket = _decode(flight.Ticket.deserialize, messages.only(), "a Ticket")
         sent = self.dispatch.rows(call, ticket)
         yield encode(sent.schema.serialize())
-        yield from map(_encoded, sent.messages())
+        yield from map(_encode, sent.messages())
 
     def do_put(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoPut: runs an update, binds parameters, or stores rows."""
@@ -228,12 +228,12 @@ class Answers:
         for number, sent in enumerate(self.dispatch.exchange(call, rows.descriptor, rows, _teller(context))):
             if not number:
                 yield encode(sent.schema.serialize())
-            yield from map(_encoded, sent.messages())
+            yield from map(_encode, sent.messages())
 
     def do_action(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoAction: runs an action."""
         call = context.call()
-        action = _decoded(flight.Action.deserialize, messages.only(), "an Action")
+        action = _decode(flight.Action.deserialize, messages.only(), "an Action")
         for body in self.dispatch.act(call, action, _teller(context)):
             yield flight.Result(body).serialize()
 
@@ -279,7 +279,7 @@ class GrpcServer:
             ],
         )
         self._server.add_generic_rpc_handlers([_Methods(self)])
-        address = f"{bracketed(host)}:{port}"
+        address = f"{bracket_host(host)}:{port}"
         try:
             self.port: int = (
                 self._server.add_insecure_port(address)
@@ -294,7 +294,7 @@ class GrpcServer:
     @property
     def uri(self) -> str:
         """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
-        return f"grpc{'' if self._tls is None else '+tls'}://{bracketed(self._host)}:{self.port}"
+        return f"grpc{'' if self._tls is None else '+tls'}://{bracket_host(self._host)}:{self.port}"
 
     def renew(self, tls: Tls) -> None:
         """Show other certificates to clients that connect from now on."""
@@ -318,13 +318,13 @@ class GrpcServer:
         ours = _Context(context)
         # No variable here may hold an error: it would hold this frame, and with it the rows that are being sent.
         try:
-            yield from self._answered(rpc, ours, _Messages(self, context, incoming))
+            yield from self._answer_call(rpc, ours, _Messages(self, context, incoming))
         except (GeneratorExit, KeyboardInterrupt, SystemExit, grpc.RpcError) as error:
             ours.end(error)
             raise
         except BaseException as error:  # noqa: BLE001 - each becomes an answer, a panic of native code too
             ours.end(error)
-            known, text = described(error)
+            known, text = describe_error(error)
             code = grpc.StatusCode.INTERNAL if known is None else nearest(known, _CODES)
             del known
         else:
@@ -332,7 +332,7 @@ class GrpcServer:
             return
         context.abort(code, text)
 
-    def _answered(self, rpc: _Rpc, context: _Context, messages: _Messages) -> Iterator[bytes]:
+    def _answer_call(self, rpc: _Rpc, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """Admit a call and yield its answer, with the headers in front of it."""
         context.begin(self._served, rpc.method)
         answer = rpc.answer(self._answers, context, messages)
@@ -441,7 +441,7 @@ def _handler(server: GrpcServer, rpc: _Rpc) -> grpc.RpcMethodHandler:
     return grpc.stream_unary_rpc_method_handler(one)
 
 
-def _encoded(batch: pa.RecordBatch) -> bytes:
+def _encode(batch: pa.RecordBatch) -> bytes:
     """Encode a batch, of which nothing here keeps anything: gRPC has it until it is sent."""
     return encode(batch.serialize())
 
@@ -450,7 +450,7 @@ def _teller(context: _Context) -> Tell:
     return partial(context.add_header, SET_COOKIE)
 
 
-def _decoded(deserialize: Callable[[bytes], Any], data: bytes, what: str) -> Any:
+def _decode(deserialize: Callable[[bytes], Any], data: bytes, what: str) -> Any:
     try:
         return deserialize(data)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:

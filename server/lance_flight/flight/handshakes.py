@@ -60,7 +60,7 @@ class Handshake(flight.ServerAuthHandler):
         if not message:
             self._authentication.admit({})
             return
-        user = ANONYMOUS if self._authentication.is_open else self._authentication.known(_password(message))
+        user = ANONYMOUS if self._authentication.is_open else self._authentication.authenticate(_password(message))
         record_handshake(user)
         outgoing.write((self._authentication.grant(user) or "").encode())
 

@@ -13,7 +13,7 @@ from pyarrow import flight
 from lance_flight.decoded_sizes import decoded_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded
 from lance_flight.flight.calls import Call
-from lance_flight.flight.dictionaries import decoded, decoded_schema, refuse_dictionaries
+from lance_flight.flight.dictionaries import decode_batches, decoded_schema, refuse_dictionaries
 
 NO_BOUND = sys.maxsize
 LEAST_PARAMETER = 8
@@ -61,7 +61,7 @@ def read_rows(rows: pa.RecordBatchReader, call: Call, rules: InputRules, what: s
                 )
             yield batch
 
-    return pa.RecordBatchReader.from_batches(schema, decoded(bounded(), schema))
+    return pa.RecordBatchReader.from_batches(schema, decode_batches(bounded(), schema))
 
 
 def read_parameters(reader: flight.MetadataRecordBatchReader, call: Call, rules: InputRules) -> pa.RecordBatch | None:

@@ -59,9 +59,9 @@ def serve_until(
     if ready is not None:
         ready(server.uri)
     while not stop.wait(SIGNAL_SECONDS if certificates is None else CERTIFICATE_SECONDS):
-        changed = None if certificates is None or server.tls is None else certificates.changed(server.tls)
+        changed = None if certificates is None or server.tls is None else certificates.read_changed(server.tls)
         if changed is not None:
-            server = succeeded(server, changed)
+            server = replace_server(server, changed)
             renewed(changed)
     closing = _closing(server) if is_replaced() else None
     if closing is None:
@@ -84,7 +84,7 @@ def serve_until(
     return not closing.is_alive()
 
 
-def succeeded(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
+def replace_server(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
     """Replace a server that accepts no more connections by one with other certificates.
 
     Calls that run on the old one end there, as they would have. gRPC keeps an address to one server: connections that are

@@ -53,14 +53,16 @@ def client_batches(
     wanted = wanted or client_schema(schema)
     if wanted is not schema and not wanted.equals(schema, check_metadata=True):
         batches = (_convert_batch(batch, wanted) for batch in batches)
-    for batch in joined(batches):
+    for batch in join_batches(batches):
         if batch.num_rows <= 1 or (size := batch.nbytes) <= LARGEST_MESSAGE:
             yield batch
         else:
-            yield from _cut(batch, size)
+            yield from _cut_batch(batch, size)
 
 
-def joined(batches: Iterable[pa.RecordBatch], now: Callable[[], float] = time.monotonic) -> Iterator[pa.RecordBatch]:
+def join_batches(
+    batches: Iterable[pa.RecordBatch], now: Callable[[], float] = time.monotonic
+) -> Iterator[pa.RecordBatch]:
     """Join small batches in their order until they have `FEWEST_ROWS`, or `LARGEST_MESSAGE` bytes; large ones are not copied."""
     waiting = _Waiting()
     reading = iter(batches)
@@ -133,7 +135,7 @@ def _convert_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+def _cut_batch(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     if size <= LARGEST_MESSAGE or batch.num_rows == 1:
         yield batch
         return
@@ -143,7 +145,7 @@ def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         rows = _divide_up(rows, _ALIGNED_ROWS) * _ALIGNED_ROWS
     for start in range(0, batch.num_rows, rows):
         part = batch.slice(start, rows)
-        yield from _cut(part, part.nbytes)
+        yield from _cut_batch(part, part.nbytes)
 
 
 def _divide_up(number: int, by: int) -> int:

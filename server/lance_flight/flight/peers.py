@@ -63,11 +63,11 @@ class PeerAddresses:
         """Yield the address of each server."""
         for address in addresses:
             if address.startswith(DNS):
-                yield from self._resolved(address)
+                yield from self._resolve(address)
             else:
                 yield PeerAddress(address)
 
-    def _resolved(self, address: str) -> tuple[PeerAddress, ...]:
+    def _resolve(self, address: str) -> tuple[PeerAddress, ...]:
         looked_up, known = self._known.get(address, (float("-inf"), ()))
         if self.now() - looked_up < LOOKUP_SECONDS:
             return known

@@ -53,7 +53,7 @@ class Polls:
             is_idle = not self._running and time.monotonic() - self._last > IDLE_SECONDS
         return self.is_cancelled or is_idle
 
-    def progressed(self, progress: float) -> None:
+    def report_progress(self, progress: float) -> None:
         """Note how much of the work is done."""
         self.progress = min(max(progress, 0.0), 1.0)
 
@@ -134,7 +134,7 @@ class PolledStatements:
         """Begin the statement of a descriptor, or return the state of one that has begun."""
         command = command_of(descriptor)
         if isinstance(command, TicketStatementQuery):
-            statement = self._found(command.statement_handle, call.caller.principal)
+            statement = self._find(command.statement_handle, call.caller.principal)
             if statement is None:
                 raise NotFound(
                     f"no statement to poll: it was begun by another principal or on another server, or nobody polled it for {IDLE_SECONDS:g}"
@@ -154,7 +154,7 @@ class PolledStatements:
         command = command_of(descriptor)
         if not isinstance(command, TicketStatementQuery):
             return None
-        statement = self._found(command.statement_handle, call.caller.principal)
+        statement = self._find(command.statement_handle, call.caller.principal)
         if statement is None or isinstance(statement.outcome, Exception):
             return CancelStatus.NOT_CANCELLABLE
         if statement.outcome is not None:
@@ -168,7 +168,7 @@ class PolledStatements:
             for statement in self._running.values():
                 statement.polls.is_cancelled = True
 
-    def _found(self, handle: bytes, principal: str) -> PolledStatement | None:
+    def _find(self, handle: bytes, principal: str) -> PolledStatement | None:
         with self._changed:
             found = self._running.get(handle) or self._answered.get(handle)
         return found if found is not None and found.principal == principal else None
@@ -176,7 +176,7 @@ class PolledStatements:
     def _begin(self, call: Call, run: Callable[[Call], flight.FlightInfo]) -> PolledStatement:
         statement = PolledStatement(call)
         polls = statement.polls
-        caller = dataclasses.replace(call.caller, is_gone=polls.is_gone, progressed=polls.progressed)
+        caller = dataclasses.replace(call.caller, is_gone=polls.is_gone, progressed=polls.report_progress)
         begun = dataclasses.replace(call, caller=caller, is_cancelled=polls.is_gone, offered=None)
         self._in_flight.enter()
         try:

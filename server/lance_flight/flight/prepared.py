@@ -100,7 +100,7 @@ def _fit(column: pa.Array, field: pa.Field) -> pa.Array:
     if bound is described is _Family.TEXT or _Family.OTHER in families:
         return column
     if bound is _Family.TEXT:
-        return _parsed(values, field)
+        return _parse(values, field)
     if bound is described is _Family.DAY and _is_zoned(values.type) != _is_zoned(kind):
         return column
     fitting = _exactly(values, kind) if families in _CAST else None
@@ -118,7 +118,7 @@ def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _parsed(values: pa.Array, field: pa.Field) -> pa.Array:
+def _parse(values: pa.Array, field: pa.Field) -> pa.Array:
     """Read texts as values of the described type; those of moments with a zone, or without, are left to the statement for the other."""
     if _is_read(values, field.type):
         return values.cast(field.type)
@@ -209,7 +209,7 @@ class PreparedStatements:
         described = self.backend.describe(call.caller, text, transaction=transaction)
         parameters = client_schema(described.parameters)
         prepared = Prepared(
-            text=text, replica=self.replica, transaction_id=transaction, described=_compressed(parameters)
+            text=text, replica=self.replica, transaction_id=transaction, described=_compress_types(parameters)
         )
         result = pb.ActionCreatePreparedStatementResult(
             prepared_statement_handle=self.sealer.handle(prepared, call.caller.principal),
@@ -283,7 +283,7 @@ def whole_plan(command: StatementSubstraitPlan | CreatePreparedSubstraitPlan) ->
     return command.plan
 
 
-def _compressed(parameters: pa.Schema) -> bytes | None:
+def _compress_types(parameters: pa.Schema) -> bytes | None:
     """Encode the types of parameters for a handle, which is sent with every call: types that repeat take little room."""
     return zlib.compress(_message(parameters), 1) if len(parameters) else None
 

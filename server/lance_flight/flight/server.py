@@ -111,7 +111,7 @@ class FlightSqlServer(flight.FlightServerBase):
         )
         self.further_middleware = middleware
         super().__init__(
-            (bracketed(host), port),
+            (bracket_host(host), port),
             auth_handler=self.handshake,
             tls_certificates=None if tls is None else [(tls.certificate, tls.key)],
             verify_client=tls is not None and tls.client_ca is not None,
@@ -122,7 +122,7 @@ class FlightSqlServer(flight.FlightServerBase):
     @property
     def uri(self) -> str:
         """Return the address of this server: `grpc://host:port`, or `grpc+tls://host:port`."""
-        return f"grpc{'' if self.tls is None else '+tls'}://{bracketed(self._host)}:{self.port}"
+        return f"grpc{'' if self.tls is None else '+tls'}://{bracket_host(self._host)}:{self.port}"
 
     def successor(self, tls: Tls) -> FlightSqlServer:
         """Start a server with other certificates at the same address, which must be free; it takes over the state of this one."""
@@ -201,6 +201,6 @@ class FlightSqlServer(flight.FlightServerBase):
         raise Unsupported("DoExchange is not offered")
 
 
-def bracketed(host: str) -> str:
+def bracket_host(host: str) -> str:
     """Return a host as it is written in a URI, with IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host

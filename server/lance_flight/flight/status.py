@@ -120,7 +120,7 @@ def flight_error(error: BaseException) -> Exception:
     """Return the exception that a handler raises for `error`; a foreign one is logged with its traceback."""
     if isinstance(error, Exception) and isinstance(error, _CONNECTION_ERROR):
         return error
-    known, text = described(error)
+    known, text = describe_error(error)
     if known is None:
         internal: Exception = flight.FlightInternalError(text)
         return internal
@@ -133,11 +133,11 @@ def builtin_error(error: BaseException) -> Exception:
     """Return the exception to raise for `error` where a Flight error would lose its status and show its traceback."""
     if isinstance(error, _CONNECTION_ERROR):
         return Failed(str(error))
-    known, text = described(error)
+    known, text = describe_error(error)
     return Failed(text) if known is None else (nearest(known, _BUILTIN) or Failed)(text)
 
 
-def described(error: BaseException) -> tuple[LanceFlightError | None, str]:
+def describe_error(error: BaseException) -> tuple[LanceFlightError | None, str]:
     """Return the error of ours that a client is told, and its text; None for an unexpected one, which is logged with its traceback."""
     error = _translate(error)
     record_refusal(error)

@@ -40,7 +40,7 @@ class TlsFiles:
         self._tell(first, is_in_force=True)
         return tls
 
-    def changed(self, since: Tls) -> Tls | None:
+    def read_changed(self, since: Tls) -> Tls | None:
         """Return the content of the files if it has changed and is usable; a server continues with its old certificates otherwise.
 
         A certificate that is out of its time replaces none that is in it. The reason why the files are not usable is logged once.

@@ -150,8 +150,8 @@ class _Reader:
         name = TYPE_NAMES.get(word.lower().replace("_", ""))
         if name is None:
             raise SchemaError("type", [f"unknown type {word or self.text!r}"])
-        arguments = self.listed("[", "]", self.argument) or self.listed("(", ")", self.argument)
-        return TypeParts(name, arguments, self.listed("<", ">", self.field))
+        arguments = self.read_list("[", "]", self.argument) or self.read_list("(", ")", self.argument)
+        return TypeParts(name, arguments, self.read_list("<", ">", self.field))
 
     def field(self) -> pa.Field:
         """Return one field: name, type, whether it may be null, metadata."""
@@ -169,7 +169,7 @@ class _Reader:
         value = self.json() if self.follows('"') else self.match(_ARGUMENT)
         return key + (value if key else value.lower())
 
-    def listed(self, opening: str, closing: str, item: Callable[[], _T]) -> tuple[_T, ...]:
+    def read_list(self, opening: str, closing: str, item: Callable[[], _T]) -> tuple[_T, ...]:
         """Parse comma-separated items between two brackets; return an empty tuple if the opening one is absent."""
         if not self.skip(opening):
             return ()
@@ -216,8 +216,8 @@ ARROW_TYPE = "lance_flight:arrow_type"
 def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
     """Return the JsonArrowSchema of an Arrow schema; `SchemaError` names everything that cannot be written."""
     problems: list[str] = []
-    fields = _collected(problems, "", _fields_to_json, schema)
-    metadata = _collected(problems, "metadata", metadata_to_json, schema.metadata)
+    fields = _collect(problems, "", _fields_to_json, schema)
+    metadata = _collect(problems, "metadata", metadata_to_json, schema.metadata)
     if problems:
         raise SchemaError("schema", problems)
     return {"fields": fields} | ({"metadata": metadata} if metadata else {})
@@ -235,8 +235,8 @@ def schema_from_json(value: Any) -> pa.Schema:
     if not isinstance(value, Mapping):
         raise SchemaError("schema", [f"{value!r} is not an object"])
     problems: list[str] = []
-    fields = _collected(problems, "", _fields_from_json, value.get("fields"))
-    metadata = _collected(problems, "metadata", metadata_from_json, value.get("metadata"))
+    fields = _collect(problems, "", _fields_from_json, value.get("fields"))
+    metadata = _collect(problems, "metadata", metadata_from_json, value.get("metadata"))
     if problems:
         raise SchemaError("schema", problems)
     return pa.schema(fields or [], metadata or None)
@@ -249,8 +249,8 @@ def field_to_json(field: pa.Field) -> dict[str, Any]:
     {'lance_flight:arrow_type': 'timestamp[s]'}
     """
     problems: list[str] = []
-    kind = _collected(problems, "type", type_to_json, field.type)
-    metadata = _collected(problems, "metadata", metadata_to_json, field.metadata) or {}
+    kind = _collect(problems, "type", type_to_json, field.type)
+    metadata = _collect(problems, "metadata", metadata_to_json, field.metadata) or {}
     if problems:
         raise SchemaError(f"field {field.name!r}", problems)
     metadata.pop(ARROW_TYPE, None)
@@ -274,11 +274,11 @@ def field_from_json(value: Any) -> pa.Field:
         problems.append(f"name: {name!r} is not a string")
     if not (nullable is None or isinstance(nullable, bool)):
         problems.append(f"nullable: {nullable!r} is not true or false")
-    kind = _collected(problems, "type", type_from_json, value.get("type"))
-    metadata = _collected(problems, "metadata", metadata_from_json, value.get("metadata")) or {}
+    kind = _collect(problems, "type", type_from_json, value.get("type"))
+    metadata = _collect(problems, "metadata", metadata_from_json, value.get("metadata")) or {}
     exact = metadata.pop(ARROW_TYPE, None)
     if kind is not None and exact is not None:
-        kind = _collected(problems, "metadata", _exact_type(kind), exact)
+        kind = _collect(problems, "metadata", _exact_type(kind), exact)
     if problems:
         raise SchemaError("field", problems)
     return with_extension(make_field(name, kind, metadata, nullable=nullable is not False))
@@ -319,13 +319,13 @@ def type_from_json(value: Any) -> pa.DataType:
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
         raise SchemaError("type", [f"{value!r} is not an object with a type name under 'type'"])
     problems: list[str] = []
-    parts = _collected(problems, "", parts_from_text, value["type"])
+    parts = _collect(problems, "", parts_from_text, value["type"])
     length = value.get("length")
     if not (length is None or (isinstance(length, int) and not isinstance(length, bool))):
         problems.append(f"length: {length!r} is not an integer")
     children = None
     if value.get("fields") is not None:
-        children = _collected(problems, "", _fields_from_json, value["fields"])
+        children = _collect(problems, "", _fields_from_json, value["fields"])
     if problems or parts is None:
         raise SchemaError("type", problems)
     arguments = parts.arguments or _length_arguments(parts.name, length)
@@ -377,7 +377,7 @@ def _exact_type(plain: pa.DataType) -> Callable[[str], pa.DataType]:
 _PLACE = re.compile(r"(fields|name|nullable|type|metadata|length)\b[^ ]*: ")
 
 
-def _collected(problems: list[str], place: str, work: Callable[[Any], _T], value: Any) -> _T | None:
+def _collect(problems: list[str], place: str, work: Callable[[Any], _T], value: Any) -> _T | None:
     """Return `work(value)`; where that fails, None, with each problem noted in `problems` under `place`."""
     try:
         return work(value)
@@ -400,7 +400,7 @@ def _fields_from_json(value: Any) -> list[pa.Field]:
 
 def _each_field(work: Callable[[Any], _T], fields: Iterable[Any]) -> list[_T]:
     problems: list[str] = []
-    done = [_collected(problems, f"fields[{place}]", work, field) for place, field in enumerate(fields)]
+    done = [_collect(problems, f"fields[{place}]", work, field) for place, field in enumerate(fields)]
     if problems:
         raise SchemaError("fields", problems)
     return [field for field in done if field is not None]

@@ -349,10 +349,10 @@ def without_columns(rows: int) -> pa.Table:
     return pa.table({"": pa.nulls(rows)}).select([])
 
 
-def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+def concatenate_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of tables with equal columns; Arrow's own function forgets the rows of tables without any.
 
-    >>> concatenated([without_columns(2), without_columns(1)]).num_rows
+    >>> concatenate_tables([without_columns(2), without_columns(1)]).num_rows
     3
     """
     return pa.concat_tables(tables) if tables[0].num_columns else without_columns(sum(t.num_rows for t in tables))

@@ -49,7 +49,7 @@ class Checksum:
         rows = hashes = 0
         for batch in batches:
             rows += batch.num_rows
-            hashes += int(_mixed(batch.columns, batch.num_rows).sum(dtype=np.uint64))
+            hashes += int(_mix_columns(batch.columns, batch.num_rows).sum(dtype=np.uint64))
         return cls(rows, hashes % MODULUS)
 
     def __add__(self, other: Checksum) -> Checksum:
@@ -60,7 +60,7 @@ class Checksum:
         return f"{self.hashes:016x}"
 
 
-def _mixed(columns: Sequence[pa.Array], rows: int) -> Words:
+def _mix_columns(columns: Sequence[pa.Array], rows: int) -> Words:
     """Return one word for each row, from the columns in their order."""
     mixed = np.zeros(rows, np.uint64)
     for column in columns:
@@ -91,7 +91,7 @@ def _of_values(column: pa.Array) -> Words:
     if types.is_dictionary(kind):
         return _hashes(column.dictionary_decode())
     if types.is_struct(kind):
-        return _mixed(column.flatten(), len(column))
+        return _mix_columns(column.flatten(), len(column))
     if types.is_fixed_size_list(kind):
         return _of_fixed_lists(column, kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):

@@ -91,7 +91,7 @@ class Domain:
         """Return whether `key` lies in the interval; the other constraints aside."""
         return bool(self.low <= key and (self.high is None or (key < self.high if self.open else key <= self.high)))
 
-    def tightened(self) -> Domain:
+    def tighten(self) -> Domain:
         """Return the same set with both ends of the interval in it."""
         low, high = self.low, self.high
         if self.order.integral:
@@ -103,7 +103,7 @@ class Domain:
 
     @property
     def trimmed(self) -> bool:
-        """True if an excluded value was an end of the interval before `tightened`."""
+        """True if an excluded value was an end of the interval before `tighten`."""
         return any(not self.spans(key) for key in self.excluded)
 
     @property
@@ -125,14 +125,14 @@ class Domain:
 
     def finite(self) -> list[Key] | None:
         """Return every value, ascending, where they are few enough to list."""
-        keys = self._listed()
+        keys = self._list_values()
         if keys is None or not self.parts or not keys:
             return keys
         values = self.order.array(keys)
         keep = self._parts_of(values)
         return [key for key, kept in zip(keys, keep.tolist(), strict=True) if kept]
 
-    def _listed(self) -> list[Key] | None:
+    def _list_values(self) -> list[Key] | None:
         if self.valueless:
             return []
         if self.points is not None:

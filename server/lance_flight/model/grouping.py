@@ -19,7 +19,7 @@ def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.
     codes = np.zeros(rows, np.int64)
     width = 1
     for column in columns:
-        numbers, size = _numbered(contiguous(column))
+        numbers, size = _number_values(contiguous(column))
         if width * size >= 2**62:
             _, codes = np.unique(codes, return_inverse=True)
             width = int(codes.max(initial=0)) + 1
@@ -28,7 +28,7 @@ def group_codes(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.
     return codes
 
 
-def _numbered(column: pa.Array) -> tuple[np.ndarray, int]:
+def _number_values(column: pa.Array) -> tuple[np.ndarray, int]:
     """Return a number below `size` for each value, and `size`.
 
     Small integers are their own numbers, NULL comes last.

@@ -157,7 +157,7 @@ def bucket(hashes: pa.Int32Array, num_buckets: int) -> pa.Int32Array:
     """
     if not 1 <= num_buckets < 2**31:
         raise InvalidInput(f"num_buckets is {num_buckets}; expected 1 to {2**31 - 1}")
-    numbers = np.abs(_filled(hashes).astype(np.int64)) % num_buckets
+    numbers = np.abs(_fill_nulls(hashes).astype(np.int64)) % num_buckets
     return _with_nulls(numbers.astype(np.int32), _nulls(hashes))
 
 
@@ -191,7 +191,7 @@ def _with_nulls(hashes: npt.NDArray[np.int32], missing: Mask) -> pa.Int32Array:
     return pa.array(hashes, mask=missing if missing.any() else None)
 
 
-def _filled(array: pa.Array) -> npt.NDArray[np.int64]:
+def _fill_nulls(array: pa.Array) -> npt.NDArray[np.int64]:
     """Return the values of a numeric array, with 0 in place of NULL."""
     known = array.fill_null(pa.scalar(0).cast(array.type)) if array.null_count else array
     values: npt.NDArray[np.int64] = known.to_numpy(zero_copy_only=False)
@@ -203,28 +203,30 @@ def _filled(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def _integer_words(array: pa.Array) -> Words:
     if types.is_date64(array.type):
-        return _filled(array.view(pa.int64())) // _MILLISECONDS_PER_DAY
+        return _fill_nulls(array.view(pa.int64())) // _MILLISECONDS_PER_DAY
     numbers = array.view(pa.int32()) if types.is_date32(array.type) else array
-    return _filled(numbers).astype(np.int64, copy=False)
+    return _fill_nulls(numbers).astype(np.int64, copy=False)
 
 
 def _time_words(array: pa.Array) -> Words:
     unit = array.type.unit
-    ticks = _filled(array.view(pa.int32() if types.is_time32(array.type) else pa.int64())).astype(np.int64, copy=False)
+    ticks = _fill_nulls(array.view(pa.int32() if types.is_time32(array.type) else pa.int64())).astype(
+        np.int64, copy=False
+    )
     # Seconds and milliseconds beyond the range of int64 microseconds wrap, alike for every unit.
     return ticks // _NANOSECONDS_PER_MICROSECOND if unit == "ns" else ticks * _MICROSECONDS[unit]
 
 
 def _float_words(array: pa.Array) -> Words:
     with np.errstate(invalid="ignore"):  # a signalling NaN is as good as any
-        values = _filled(array).astype(np.float64)
+        values = _fill_nulls(array).astype(np.float64)
     values[values == 0] = 0.0  # -0.0 too
     values[np.isnan(values)] = np.nan
     return values.view(np.int64)
 
 
 def _bool_words(array: pa.Array) -> Words:
-    return _filled(array.cast(pa.int8())).astype(np.int64)
+    return _fill_nulls(array.cast(pa.int8())).astype(np.int64)
 
 
 _WORDS: Mapping[HashKind, Callable[[pa.Array], Words]] = MappingProxyType(
@@ -286,13 +288,13 @@ def _repeats(array: pa.Array) -> bool:
 
 
 def _hash_combinations(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
-    coded = [_coded(column) for column in columns]
+    coded = [_encode(column) for column in columns]
     rows, places = _distinct([codes for codes, _ in coded])
     parts = [values[codes[rows]].tolist() for codes, values in coded]
     return hash_bytes([b"".join(row) for row in zip(*parts, strict=True)])[places]
 
 
-def _coded(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
+def _encode(column: pa.Array) -> tuple[Words, npt.NDArray[np.object_]]:
     """Return a code for each row and the bytes of each code; code 0 is NULL, which has none."""
     encoded = column if types.is_dictionary(column.type) else _groupable(column).dictionary_encode()
     codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy() + 1

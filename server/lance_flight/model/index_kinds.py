@@ -116,21 +116,23 @@ class IndexKind:
         """Return the name of this kind in Lance."""
         return self.name.upper()
 
-    def checked(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    def check_options(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """Return the options with values of their types.
 
         `InvalidInput` names the one that cannot be, by itself or beside others.
         """
-        found = {name: self._checked(name, value) for name, value in options.items()}
+        found = {name: self._check_option(name, value) for name, value in options.items()}
         for name, is_right, expected in _bounds(found):
             if not is_right:
                 raise InvalidInput(f"option {name!r} of an index is {found[name]!r}; expected {expected}")
         return found
 
-    def _checked(self, name: str, value: OptionValue) -> OptionValue:
+    def _check_option(self, name: str, value: OptionValue) -> OptionValue:
         known = self.options.get(name)
         if known is None:
-            raise InvalidInput(f"an index of kind {self.name} has no option {name!r}; expected {_listed(self.options)}")
+            raise InvalidInput(
+                f"an index of kind {self.name} has no option {name!r}; expected {_list_words(self.options)}"
+            )
         if known is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
             return _BOOLEANS[value.lower()]
         if known is int and isinstance(value, str) and value.isascii() and value.isdigit():
@@ -252,5 +254,5 @@ def fitting_metric(column: pa.Field, name: str, metrics: Callable[[pa.DataType],
     return metric
 
 
-def _listed(options: Mapping[str, type]) -> str:
+def _list_words(options: Mapping[str, type]) -> str:
     return ", ".join(options) or "none"

@@ -74,23 +74,24 @@ def documents(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.Ch
         if problem is not None:
             shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
             raise DataError(f"column {name!r} holds {shown} in row {row} of a batch of {len(texts)}, which {problem}")
-    return typed(texts)
+    return as_json(texts)
 
 
-def typed(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def as_json(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return texts that are known to be documents as JSON."""
     if isinstance(texts, pa.ChunkedArray):
-        return pa.chunked_array(list(map(typed, texts.chunks)), JSON)
+        return pa.chunked_array(list(map(as_json, texts.chunks)), JSON)
     return pa.ExtensionArray.from_storage(JSON, texts)
 
 
-def filtered(rows: pa.RecordBatch, condition: Any) -> pa.RecordBatch:
+def filter_rows(rows: pa.RecordBatch, condition: Any) -> pa.RecordBatch:
     """Return the rows of a batch for which an expression of Arrow is TRUE, to which documents are texts: Arrow compares no JSON."""
     kept: pa.RecordBatch = texts_of(rows).filter(condition)
     if kept.schema.equals(rows.schema):
         return kept
     columns = [
-        typed(column) if is_json(kind) else column for column, kind in zip(kept.columns, rows.schema.types, strict=True)
+        as_json(column) if is_json(kind) else column
+        for column, kind in zip(kept.columns, rows.schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 

@@ -102,7 +102,7 @@ def _directory_name_problem(name: str) -> str | None:
     for letter in name:
         if letter in _OF_PATHS:
             return f"it has {letter!r}; expected none of {' '.join(_OF_PATHS)}"
-    for letter in _decoded(name):
+    for letter in _decode(name):
         if letter in _OF_PATHS:
             return f"who reads it as a URL finds {letter!r} in it; expected none of {' '.join(_OF_PATHS)}"
         if unicodedata.category(letter) in _CONTROL:
@@ -111,7 +111,7 @@ def _directory_name_problem(name: str) -> str | None:
     return f"it has {size} bytes of UTF-8; expected at most {_LONGEST}" if size > _LONGEST else None
 
 
-def _decoded(name: str) -> str:
+def _decode(name: str) -> str:
     """Return a name as URLs would have it that are decoded until nothing is left to decode."""
     while (decoded := unquote(name)) != name:
         name = decoded

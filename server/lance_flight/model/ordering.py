@@ -77,7 +77,7 @@ class Ordering:
         if self.bits is not None:
             return self.numbers(values).tolist()  # type: ignore[no-any-return]
         if types.is_decimal(self.kind):
-            return [_unscaled(value, self.kind.scale) for value in values.to_pylist()]
+            return [_unscale(value, self.kind.scale) for value in values.to_pylist()]
         return values.to_pylist()  # type: ignore[no-any-return]
 
     def numbers(self, values: pa.Array) -> npt.NDArray[Any]:
@@ -96,7 +96,7 @@ class Ordering:
             return pa.array([key == 1 for key in keys], self.kind)
         if types.is_decimal(self.kind):
             scale = self.kind.scale
-            return pa.array([_scaled(key, scale) for key in keys], self.kind)
+            return pa.array([_scale(key, scale) for key in keys], self.kind)
         if self.bits is None:
             return pa.array(keys, self.kind)
         if self.is_float:
@@ -126,13 +126,13 @@ class Ordering:
         return Fraction(number) if isfinite(number) else float(number)
 
 
-def _unscaled(value: Decimal, scale: int) -> int:
+def _unscale(value: Decimal, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
     number: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
     return -number if sign else number
 
 
-def _scaled(key: int, scale: int) -> Decimal:
+def _scale(key: int, scale: int) -> Decimal:
     return Decimal((int(key < 0), tuple(map(int, str(abs(key)))), -scale))
 
 
@@ -225,7 +225,7 @@ def locate(value: pa.Scalar, order: Ordering) -> Located | None:
     """Return where a literal lies among a column's values; None where DataFusion's comparison might not be exact."""
     if order.is_float and types.is_floating(value.type) and not isfinite(value.as_py()):
         return Located(_special(value, order), exact=True)
-    amount = _amount(_parsed(value, order.kind))
+    amount = _amount(_parse_text(value, order.kind))
     if amount is None or amount.dimension != order.dimension:
         return None
     if not isinstance(amount.value, Fraction):
@@ -253,7 +253,7 @@ def _compares_exactly(value: pa.Scalar, found: Located, order: Ordering) -> bool
     return True
 
 
-def _parsed(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+def _parse_text(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     """Return a text compared with a date or a timestamp without zone, as such; anything else unchanged."""
     if not (_is_text(value.type) and (types.is_date32(kind) or (types.is_timestamp(kind) and kind.tz is None))):
         return value

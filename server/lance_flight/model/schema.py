@@ -143,7 +143,7 @@ class NamespaceSchema:
         if problems:
             raise SchemaError("schema", problems)
         ids = count()
-        fields = [numbered(field, lambda _: next(ids)) for field in schema]
+        fields = [with_field_ids(field, lambda _: next(ids)) for field in schema]
         comment = {key: text for key, text in (schema.metadata or {}).items() if key == COMMENT}
         check_length("the comment of a table", comment.get(COMMENT, b""))
         return cls(pa.schema(fields, comment or None), next(ids))
@@ -205,7 +205,7 @@ class NamespaceSchema:
     @cached_property
     def plain(self) -> pa.Schema:
         """The schema as a client sees it: without ids or any other metadata."""
-        return pa.schema([_stripped(field) for field in self.arrow])
+        return pa.schema([_strip_ids(field) for field in self.arrow])
 
     @cached_property
     def commented(self) -> pa.Schema:
@@ -217,7 +217,7 @@ class NamespaceSchema:
     @cached_property
     def table(self) -> pa.Schema:
         """The schema that a partition table is created with: its ids under `lance_flight:field_id`."""
-        fields = [numbered(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow]
+        fields = [with_field_ids(f, _required_id, key=TABLE_FIELD_ID) for f in self.arrow]
         return pa.schema(fields if self.is_numbered_by_lance else [_of_partitions(field) for field in fields])
 
     @cached_property
@@ -387,10 +387,10 @@ def _walk_field(field: pa.Field, path: str) -> Iterator[tuple[str, pa.Field]]:
         yield from _walk_field(child, f"{path}.{child.name}")
 
 
-def numbered(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
+def with_field_ids(field: pa.Field, number: Callable[[pa.Field], int], *, key: bytes = FIELD_ID) -> pa.Field:
     """Return a field with ids in its metadata and in that of all fields inside, in place of those that they had."""
     mine = number(field)
-    inner = [numbered(child, number, key=key) for child in children(field.type)]
+    inner = [with_field_ids(child, number, key=key) for child in children(field.type)]
     metadata = {k: v for k, v in (field.metadata or {}).items() if k not in (FIELD_ID, TABLE_FIELD_ID)}
     kind = rebuilt(field.type, inner)
     return pa.field(field.name, kind, field.nullable, metadata | {key: str(mine).encode()})
@@ -403,8 +403,8 @@ def without_ids(field: pa.Field) -> pa.Field:
     return pa.field(field.name, rebuilt(field.type, inner), field.nullable, metadata or None)
 
 
-def _stripped(field: pa.Field) -> pa.Field:
-    inner = [_stripped(child) for child in children(field.type)]
+def _strip_ids(field: pa.Field) -> pa.Field:
+    inner = [_strip_ids(child) for child in children(field.type)]
     return pa.field(field.name, rebuilt(field.type, inner), field.nullable)
 
 

@@ -25,7 +25,7 @@ from lance_flight.model.schema import (
     OF_THE_NAMESPACE,
     PRIMARY_KEY,
     NamespaceSchema,
-    numbered,
+    with_field_ids,
 )
 
 MOST_COMMENT_BYTES = 64 << 10
@@ -42,7 +42,7 @@ class CommentOn:
         """Return the schema after this change."""
         change = {COMMENT: encoded_comment(self.text)}
         if self.column is None:
-            arrow = schema.arrow.with_metadata(_updated(schema.arrow.metadata, change))
+            arrow = schema.arrow.with_metadata(_update_metadata(schema.arrow.metadata, change))
         else:
             schema.id_of(self.column)
             arrow = _with_fields(schema.arrow, {self.column: change})
@@ -99,13 +99,13 @@ def check_kept_key(before: NamespaceSchema, after: NamespaceSchema) -> None:
     check_primary_key(after.arrow, after.primary_key)
 
 
-def annotated(schema: pa.Schema, comments: Mapping[str | None, str], key: Sequence[str]) -> pa.Schema:
+def annotate(schema: pa.Schema, comments: Mapping[str | None, str], key: Sequence[str]) -> pa.Schema:
     """Return the columns of a new table with comments (of the table under None) and a primary key."""
     check_primary_key(schema, key)
     with_key = _with_fields(schema, key_metadata(key))
     changes = {name: {COMMENT: encoded_comment(text)} for name, text in comments.items() if name is not None}
     about_table = {COMMENT: encoded_comment(comments[None])} if None in comments else {}
-    return _with_fields(with_key, changes).with_metadata(_updated(schema.metadata, about_table))
+    return _with_fields(with_key, changes).with_metadata(_update_metadata(schema.metadata, about_table))
 
 
 def key_metadata(columns: Sequence[str]) -> dict[str, dict[bytes, bytes | None]]:
@@ -125,11 +125,13 @@ def encoded_comment(text: str | None) -> bytes | None:
 
 def _with_fields(schema: pa.Schema, changes: Mapping[str, Mapping[bytes, bytes | None]]) -> pa.Schema:
     """Return a schema with keys of some fields' metadata set, or removed (None)."""
-    fields = [field.with_metadata(_updated(field.metadata, changes.get(field.name, {}))) for field in schema]
+    fields = [field.with_metadata(_update_metadata(field.metadata, changes.get(field.name, {}))) for field in schema]
     return pa.schema(fields, schema.metadata)
 
 
-def _updated(metadata: Mapping[bytes, bytes] | None, change: Mapping[bytes, bytes | None]) -> dict[bytes, bytes] | None:
+def _update_metadata(
+    metadata: Mapping[bytes, bytes] | None, change: Mapping[bytes, bytes | None]
+) -> dict[bytes, bytes] | None:
     both = {**(metadata or {}), **change}
     return {key: value for key, value in both.items() if value is not None} or None
 
@@ -156,7 +158,7 @@ class AddColumn:
         name = self.path[-1]
         _check_name(fields, name)
         metadata = dict(self.marks) | ({} if self.default is None else {DEFAULT: self.default.encode()})
-        return [*fields, numbered(pa.field(name, self.type, self.nullable, metadata), lambda _: next(fresh))]
+        return [*fields, with_field_ids(pa.field(name, self.type, self.nullable, metadata), lambda _: next(fresh))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ class RenameColumn:
     def edit(self, fields: Fields, _: count[int]) -> Fields:
         """Return the fields of one level after this change."""
         _check_name([field for field in fields if field.name != self.path[-1]], self.name)
-        return _replaced(fields, self.path[-1], lambda field: field.with_name(self.name))
+        return _replace_field(fields, self.path[-1], lambda field: field.with_name(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class WidenColumn:
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
         """Return the fields of one level after this change."""
-        return _replaced(fields, self.path[-1], lambda field: _widened(field, self.type))
+        return _replace_field(fields, self.path[-1], lambda field: _widen(field, self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class SetNullable:
 
     def edit(self, fields: Fields, _: count[int]) -> Fields:
         """Return the fields of one level after this change."""
-        return _replaced(fields, self.path[-1], lambda field: field.with_nullable(self.nullable))
+        return _replace_field(fields, self.path[-1], lambda field: field.with_nullable(self.nullable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +219,20 @@ class SetComment:
     def edit(self, fields: Fields, _: count[int]) -> Fields:
         """Return the fields of one level after this change."""
         if len(self.path) > 1:
-            raise Unsupported(f"column {dotted(self.path)!r} is inside another one and can have no comment")
-        return _replaced(fields, self.path[-1], lambda field: with_comment(field, self.text))
+            raise Unsupported(f"column {show_path(self.path)!r} is inside another one and can have no comment")
+        return _replace_field(fields, self.path[-1], lambda field: with_comment(field, self.text))
 
 
 SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable | SetComment
 
 
-def changed(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
+def apply_changes(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
     """Return the schema after changes, one made after the other; itself where nothing changes.
 
     `SchemaError`, `NotFound` or `AlreadyExists` name the column that cannot be changed so.
 
     >>> before = NamespaceSchema.assign(pa.schema({"a": pa.int32()}))
-    >>> changed(before, AddColumn(path=("b",), type=pa.utf8())).ids
+    >>> apply_changes(before, AddColumn(path=("b",), type=pa.utf8())).ids
     {'a': 0, 'b': 1}
     """
     _check_added_once(changes)
@@ -243,7 +245,7 @@ def midway(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
     """Return the schema after the first changes of several; between them no column need be left."""
     fresh, fields = count(schema.next_field_id), list(schema.arrow)
     for change in changes:
-        fields = _edited(fields, change, fresh)
+        fields = _edit_fields(fields, change, fresh)
     return replace(schema, arrow=pa.schema(fields, schema.arrow.metadata), next_field_id=next(fresh))
 
 
@@ -254,10 +256,10 @@ def with_comment(field: pa.Field, text: str | None) -> pa.Field:
     return field.with_metadata(kept | ({} if said is None else {COMMENT: said}) or None)
 
 
-def dotted(path: Path) -> str:
+def show_path(path: Path) -> str:
     """Return a path as it is written.
 
-    >>> dotted(("a", "b"))
+    >>> show_path(("a", "b"))
     'a.b'
     """
     return ".".join(path)
@@ -286,21 +288,23 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
     return (old, new) in _LARGER
 
 
-def _edited(fields: Fields, change: SchemaChange, fresh: count[int], depth: int = 0) -> Fields:
+def _edit_fields(fields: Fields, change: SchemaChange, fresh: count[int], depth: int = 0) -> Fields:
     """Return the fields `depth` levels down the path of a change, after it."""
     path = change.path
     name, is_last = path[depth], depth == len(path) - 1
     names = [field.name for field in fields]
     if name not in names and not (is_last and isinstance(change, AddColumn)):
-        raise NotFound.named("column", dotted(path[: depth + 1]), [dotted((*path[:depth], known)) for known in names])
+        raise NotFound.named(
+            "column", show_path(path[: depth + 1]), [show_path((*path[:depth], known)) for known in names]
+        )
     if is_last:
         return change.edit(fields, fresh)
     place = names.index(name)
     before = children(fields[place].type)
-    inner = _edited(before, change, fresh, depth + 1)
+    inner = _edit_fields(before, change, fresh, depth + 1)
     if len(inner) != len(before) and not pa.types.is_struct(fields[place].type):
         raise SchemaError(
-            "schema", [f"column {dotted(path[: depth + 1])!r} is {fields[place].type}; expected a struct"]
+            "schema", [f"column {show_path(path[: depth + 1])!r} is {fields[place].type}; expected a struct"]
         )
     return [*fields[:place], fields[place].with_type(rebuilt(fields[place].type, inner)), *fields[place + 1 :]]
 
@@ -315,7 +319,7 @@ def _check_added_once(changes: Sequence[SchemaChange]) -> None:
             raise SchemaError(
                 "schema",
                 [
-                    f"column {dotted(inside)!r} is added by this statement; expected all that is said of it in ADD COLUMN"
+                    f"column {show_path(inside)!r} is added by this statement; expected all that is said of it in ADD COLUMN"
                 ],
             )
         if isinstance(change, AddColumn):
@@ -326,19 +330,19 @@ def _check_not_empty(fields: Fields, changes: Sequence[SchemaChange], above: Pat
     """Refuse changes after which a table or a struct has no columns."""
     if not fields:
         dropped = [change.path for change in changes if isinstance(change, DropColumn) and change.path[:-1] == above]
-        last = dotted(dropped[-1] if dropped else above)
-        raise SchemaError("schema", [f"column {last!r} is the last one" + f" in {dotted(above)!r}" * bool(above)])
+        last = show_path(dropped[-1] if dropped else above)
+        raise SchemaError("schema", [f"column {last!r} is the last one" + f" in {show_path(above)!r}" * bool(above)])
     for column in fields:
         inner = children(column.type)
         if inner or pa.types.is_struct(column.type):
             _check_not_empty(inner, changes, (*above, column.name))
 
 
-def _replaced(fields: Fields, name: str, by: Callable[[pa.Field], pa.Field]) -> Fields:
+def _replace_field(fields: Fields, name: str, by: Callable[[pa.Field], pa.Field]) -> Fields:
     return [by(field) if field.name == name else field for field in fields]
 
 
-def _widened(field: pa.Field, kind: pa.DataType) -> pa.Field:
+def _widen(field: pa.Field, kind: pa.DataType) -> pa.Field:
     if not widens(field.type, kind):
         raise SchemaError(
             "schema",
@@ -373,7 +377,7 @@ T = TypeVar("T")
 Columns = Mapping[int, pa.Field]
 
 
-def merged(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema) -> NamespaceSchema:
+def merge_schemas(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema) -> NamespaceSchema:
     """Return `main` with what `branch` has changed since `base`, itself where that is nothing.
 
     New columns of the branch come last. Only for schemas without `merge_problems`.
@@ -399,7 +403,7 @@ def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: Namespa
     for number in dict.fromkeys([*old, *mine, *theirs]):
         before, here, there = (columns.get(number) for columns in (old, mine, theirs))
         if _is_contested(before, here, there):
-            shown = " and ".join("dropped" if column is None else _shown(column) for column in (here, there))
+            shown = " and ".join("dropped" if column is None else _show(column) for column in (here, there))
             name = next(column.name for column in (before, here, there) if column is not None)
             conflicts.append(f"both have changed column {name!r}: it is {shown}")
     keys = [[schema.ids[name] for name in schema.primary_key] for schema in (base, main, branch)]
@@ -407,7 +411,7 @@ def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: Namespa
         conflicts.append("both have changed the primary key")
     if _differ(base.comment, main.comment, branch.comment):
         conflicts.append("both have changed the comment of the table")
-    yield from conflicts or _problems(merged(base, main, branch))
+    yield from conflicts or _problems(merge_schemas(base, main, branch))
 
 
 def _problems(schema: NamespaceSchema) -> Iterator[str]:
@@ -475,5 +479,5 @@ def _same(one: pa.Field | None, other: pa.Field | None) -> bool:
     return one is other if one is None or other is None else bool(one.equals(other, check_metadata=True))
 
 
-def _shown(field: pa.Field) -> str:
+def _show(field: pa.Field) -> str:
     return f"{field.name!r} {field.type}{' NOT NULL' * (not field.nullable)}"

@@ -109,7 +109,7 @@ def named_zone(name: str) -> Zone | None:
     if int(hours) >= _HOURS_PER_DAY:
         return None
     offset = int(hours) * _HOUR + int(minutes or 0) * _MINUTE
-    return _fixed(-offset if sign == "-" else offset)
+    return _fixed_zone(-offset if sign == "-" else offset)
 
 
 def is_utc(kind: pa.DataType) -> bool:
@@ -134,7 +134,7 @@ def in_zone(column: pa.Array) -> pa.Array:
 
 
 @cache
-def _fixed(offset: int) -> Zone:
+def _fixed_zone(offset: int) -> Zone:
     return Zone(UTC.starts, np.array([offset], np.int64)) if offset else UTC
 
 
@@ -145,6 +145,6 @@ def _zones() -> Mapping[str, Zone]:
     with files(__package__).joinpath("zones.arrow").open("rb") as source:
         table = pa.ipc.open_file(source.read()).read_all()
     for names, starts, offsets in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        zone = Zone(np.array(starts, np.int64), np.array(offsets, np.int64)) if starts else _fixed(offsets[0])
+        zone = Zone(np.array(starts, np.int64), np.array(offsets, np.int64)) if starts else _fixed_zone(offsets[0])
         found |= dict.fromkeys(names, zone)
     return MappingProxyType(found)

@@ -79,7 +79,7 @@ def predicate_from_arrow(expression: pc.Expression | pa.Scalar) -> Predicate:
     'a > 3 AND b NOT IN (1, 2)'
     """
     try:
-        return _predicate(_parsed(expression))
+        return _predicate(_parse(expression))
     except (pa.ArrowException, _Unreadable) as exc:
         return Opaque(str(expression), f"the expression cannot be read: {exc}")
 
@@ -91,7 +91,7 @@ class _Unreadable(ValueError):
 _Entry: TypeAlias = tuple[bytes, bytes]
 
 
-def _parsed(expression: pc.Expression | pa.Scalar) -> _Node:
+def _parse(expression: pc.Expression | pa.Scalar) -> _Node:
     """Return the tree of an expression; a filter that DataFusion folded to one value is a scalar."""
     if isinstance(expression, pa.Scalar):
         return _Literal(expression)
@@ -152,7 +152,7 @@ def pushed_filter(expression: pc.Expression | pa.Scalar, schema: pa.Schema) -> R
     ([2], ('a', 'b'))
     """
     try:
-        node = _parsed(expression)
+        node = _parse(expression)
     except (pa.ArrowException, _Unreadable) as exc:
         raise Unsupported(f"the filter {expression} cannot be read: {exc}") from exc
     condition = _in_sql(node, schema)
@@ -307,7 +307,7 @@ def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression
         case Compare(_, _, value) if not value.is_valid:
             return to_arrow(NEVER)
         case Compare(Column(name, ()), op, value):
-            compare = _compared_as_sql if sql_floats and pa.types.is_floating(value.type) else _compared
+            compare = _compared_as_sql if sql_floats and pa.types.is_floating(value.type) else _compare
             return compare(pc.field(name), op, value)
         case IsNull(Column(name, ()), negated):
             return pc.field(name).is_valid() if negated else pc.field(name).is_null()
@@ -321,14 +321,14 @@ def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression
     raise Unsupported(f"{predicate} as a filter of a partition table")
 
 
-def _compared(column: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
+def _compare(column: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
     return _OPERATORS[op](column, pc.scalar(value))
 
 
 def _compared_as_sql(column: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
     is_nan = pc.is_nan(column)
     if not pc.is_nan(value).as_py():
-        compared = _compared(column, op, value)
+        compared = _compare(column, op, value)
         return compared | is_nan if op in {Op.GT, Op.GE} else compared
     match op:
         case Op.EQ | Op.GE:
@@ -386,17 +386,17 @@ def row_filter(residual: Predicate | None) -> RowFilter:
 def _arrow(predicate: Predicate, leaf: Callable[[Predicate], pc.Expression]) -> pc.Expression:
     match predicate:
         case And(parts):
-            return _balanced([_arrow(part, leaf) for part in parts], operator.and_)
+            return _balance([_arrow(part, leaf) for part in parts], operator.and_)
         case Or(parts):
-            return _balanced([_arrow(part, leaf) for part in parts], operator.or_)
+            return _balance([_arrow(part, leaf) for part in parts], operator.or_)
     return leaf(predicate)
 
 
-def _balanced(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:
+def _balance(parts: Sequence[pc.Expression], join: Callable[[Any, Any], pc.Expression]) -> pc.Expression:
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
-    return join(_balanced(parts[:middle], join), _balanced(parts[middle:], join))
+    return join(_balance(parts[:middle], join), _balance(parts[middle:], join))
 
 
 def _depth(predicate: Predicate) -> int:

@@ -142,7 +142,7 @@ def _add(rows: Mask, stretch: _Stretch, fields: Mapping[str, DictionaryColumn], 
     """Add the rows that some instant of `stretch` falls into."""
     hours = np.zeros(24, np.bool_)
     hours[stretch.hours[0] : stretch.hours[1] + 1] = True
-    hours &= _allowed(domain, "hour", np.arange(24))
+    hours &= _allowed_values(domain, "hour", np.arange(24))
     days = _allowed_days(stretch.days, domain)
     if not len(days) or not hours.any():
         return
@@ -156,7 +156,7 @@ def _add(rows: Mask, stretch: _Stretch, fields: Mapping[str, DictionaryColumn], 
     rows |= found
 
 
-def _allowed(domain: Domain, name: str, numbers: npt.NDArray[np.int64]) -> Mask:
+def _allowed_values(domain: Domain, name: str, numbers: npt.NDArray[np.int64]) -> Mask:
     part = domain.parts.get(name)
     return np.ones(len(numbers), np.bool_) if part is None else part.accepts(pa.array(numbers, PART_ORDER.kind))
 
@@ -164,7 +164,7 @@ def _allowed(domain: Domain, name: str, numbers: npt.NDArray[np.int64]) -> Mask:
 def _allowed_days(days: _Days, domain: Domain) -> _Days:
     for name in ("month", "day"):
         if name in domain.parts:
-            days = days[_allowed(domain, name, _month(days) if name == "month" else _day(days))]
+            days = days[_allowed_values(domain, name, _month(days) if name == "month" else _day(days))]
     return days
 
 
@@ -203,7 +203,7 @@ def _candidates(stretch: _Stretch, domain: Domain, excluded: int) -> npt.NDArray
     if part is not None:
         first, last = max(first, part.low), min(last, part.high)
     years = np.arange(first, min(last, first + _LEAP_CYCLE + excluded * _LEAP_CYCLE) + 1)
-    return years[_allowed(domain, "year", years)] if len(years) else years
+    return years[_allowed_values(domain, "year", years)] if len(years) else years
 
 
 def _is_leap(years: npt.NDArray[Any]) -> Mask:

@@ -29,7 +29,7 @@ from lance_flight.planning.predicates import (
     after_prefix,
     branches,
     conjuncts,
-    simplified,
+    simplify,
 )
 
 Statement: TypeAlias = Compare | In | IsNull | StartsWith
@@ -121,18 +121,18 @@ def _months_of(quarters: Domain) -> Domain:
 def _values(order: Ordering, leaf: Compare | In | StartsWith) -> Domain | str:
     match leaf:
         case Compare(_, op, value):
-            found = _compared(order, op, value)
+            found = _compare(order, op, value)
         case In(_, values, negated):
-            found = _listed(order, values, negated=negated)
+            found = _list_items(order, values, negated=negated)
         case StartsWith(_, prefix, _):
-            found = _prefixed(order, prefix)
+            found = _prefix(order, prefix)
     if found is None:
         return f"the literal is not compared exactly with {order.kind}"
     # What lies beyond the type's own range is cut off.
     return Domain.everything(order).meet(found)
 
 
-def _compared(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
+def _compare(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
     if not value.is_valid:
         return Domain.nothing(order, nulls=False)
     found = locate(value, order)
@@ -147,7 +147,7 @@ def _compared(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
     return replace(everything, **limits[op](found))
 
 
-def _listed(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | None:
+def _list_items(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | None:
     known = values.drop_null()
     if negated and len(known) < len(values):
         return Domain.nothing(order, nulls=False)
@@ -177,7 +177,7 @@ def _keys(order: Ordering, values: pa.Array) -> frozenset[Key] | None:
     return frozenset(place.key for place in found if place is not None and place.exact)
 
 
-def _prefixed(order: Ordering, prefix: str) -> Domain | None:
+def _prefix(order: Ordering, prefix: str) -> Domain | None:
     if order.dimension != "text":
         return None
     following = after_prefix(prefix)
@@ -269,7 +269,7 @@ class Disjunct:
             if conjunct.source is not None and conjunct.domain is not None:
                 known = domains.get(conjunct.source)
                 domains[conjunct.source] = conjunct.domain if known is None else known.meet(conjunct.domain)
-        domains = {number: domain.tightened() for number, domain in domains.items()}
+        domains = {number: domain.tighten() for number, domain in domains.items()}
         empty = any(domain.valueless and not domain.nulls for domain in domains.values())
         return cls(stated, domains, possible=not empty and not any(conjunct.holds is False for conjunct in stated))
 
@@ -285,7 +285,7 @@ class Conjunct:
     @classmethod
     def of(cls, predicate: Predicate, schema: NamespaceSchema) -> Conjunct:
         """Expand and resolve one conjunct."""
-        found = branches(simplified(predicate))
+        found = branches(simplify(predicate))
         if found is None:
             return cls(predicate, str(predicate), None)
         stated = {id(leaf): Stated.of(leaf, schema) for branch in found for leaf in branch}

@@ -85,7 +85,7 @@ class Dimension:
         """Return this function of the columns of a side."""
         return replace(self.field, source_ids=tuple(side.keys[place] for place in self.places), rule=self.rule)
 
-    def shown(self, side: Side) -> str:
+    def show(self, side: Side) -> str:
         """Return the dimension as EXPLAIN shows it, in the names of a side's columns."""
         return describe(self.on(side), side.schema.source_names)
 
@@ -170,18 +170,18 @@ class Tables:
         try:
             return in_type(self._values(dimension, evaluate), kind)
         except (LanceFlightError, pa.ArrowException) as exc:
-            raise Uncomputable(f"{dimension.shown(self.side)} of {self.label} cannot be computed: {exc}") from exc
+            raise Uncomputable(f"{dimension.show(self.side)} of {self.label} cannot be computed: {exc}") from exc
 
     def _values(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
         if dimension in self.fields:
-            return self._stored(self.fields[dimension])
+            return self._stored_values(self.fields[dimension])
         for own, partition_field in self.fields.items():
             coarsen = dimension.rule.from_finer(own.rule) if dimension.places == own.places else None
             if coarsen is not None:
-                return coarsen(self._stored(partition_field))
-        return self._computed(dimension, evaluate)
+                return coarsen(self._stored_values(partition_field))
+        return self._compute(dimension, evaluate)
 
-    def _computed(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
+    def _compute(self, dimension: Dimension, evaluate: Evaluate | None) -> pa.Array:
         """Compute the values from the identity of each key."""
         wanted, custom = dimension.on(self.side), isinstance(dimension.rule, Expression)
         if custom and evaluate is None:
@@ -190,11 +190,11 @@ class Tables:
         kinds = kinds if custom else [value_type(kind) for kind in kinds]
         if not isinstance(dimension.rule, Expression):
             wanted = replace(wanted, result_type=dimension.rule.result_type(kinds))
-        stored = [self._stored(self.identities[place]) for place in dimension.places]
+        stored = [self._stored_values(self.identities[place]) for place in dimension.places]
         columns = [values.cast(kind) for values, kind in zip(stored, kinds, strict=True)]
         return wanted.apply(columns, evaluate or _no_expression)
 
-    def _stored(self, partition_field: PartitionField) -> pa.Array:
+    def _stored_values(self, partition_field: PartitionField) -> pa.Array:
         column = self.version.values.column(partition_field.column)
         return contiguous(column.take(pa.array(self.rows)))
 
@@ -295,7 +295,7 @@ class Column:
         missing: Mask = np.equal(self.ranks, len(self.values))
         return missing
 
-    def shown(self, rows: Rows) -> list[Any]:
+    def show(self, rows: Rows) -> list[Any]:
         """Return the values of some tables."""
         try:
             known = self.values.to_pylist()
@@ -320,17 +320,17 @@ def columns_of(
     return columns, failures
 
 
-def grouped(
+def group_tables(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], columns: Sequence[Column], taken: Mask
 ) -> list[Group]:
     """Return the groups of those tables of each side that are `taken`, sorted by their values.
 
     The columns and `taken` go through the tables side by side.
     """
-    places, first = _numbered(columns, np.flatnonzero(taken))
+    places, first = _number_groups(columns, np.flatnonzero(taken))
     numbers = np.full(len(taken), -1, np.int64)
     numbers[taken] = places
-    values = list(zip(*(column.shown(first) for column in columns), strict=True))
+    values = list(zip(*(column.show(first) for column in columns), strict=True))
     rows = [[[np.empty(0, np.int64)] * len(first) for _ in side.kept] for side in sides]
     start = 0
     for mine, some in zip(rows, tables, strict=True):
@@ -341,7 +341,7 @@ def grouped(
     return [Group(some, which) for some, which in zip(values, members, strict=True)]
 
 
-def _numbered(columns: Sequence[Column], rows: Rows) -> tuple[Rows, Rows]:
+def _number_groups(columns: Sequence[Column], rows: Rows) -> tuple[Rows, Rows]:
     """Return the number of each row's group, and one row of each group.
 
     Groups are numbered in the order of their values.

@@ -31,7 +31,7 @@ from lance_flight.planning.scalar_expressions import (
     ScalarExpression,
     columns_of_expression,
     expression_sql,
-    replaced,
+    replace_parts,
 )
 
 MAX_COMBINATIONS = 65_536
@@ -82,7 +82,7 @@ def candidates(domain: Domain) -> Candidates | None:
     return Candidates(_distinct(domain.order.array(keys), domain.order), domain.nulls)
 
 
-def stored(coded: DictionaryColumn, domain: Domain) -> Candidates:
+def stored_values(coded: DictionaryColumn, domain: Domain) -> Candidates:
     """Return the values of `domain` that a column's identity field has."""
     values = coded.values.cast(domain.order.kind)
     known = values.filter(pa.array(domain.accepts(values)))
@@ -135,11 +135,11 @@ class Expressions:
     def answer(self, wanted: PartitionField, number: int) -> pa.Array | str:
         """Return the values at the points noted as `number`, or why there are none."""
         if wanted.field_id not in self._answers:
-            self._answers[wanted.field_id] = self._computed(*self._asked[wanted.field_id])
+            self._answers[wanted.field_id] = self._compute(*self._asked[wanted.field_id])
         found = self._answers[wanted.field_id]
         return found if isinstance(found, str) else found[number]
 
-    def _computed(self, wanted: PartitionField, batches: list[list[pa.Array]]) -> list[pa.Array] | str:
+    def _compute(self, wanted: PartitionField, batches: list[list[pa.Array]]) -> list[pa.Array] | str:
         if self.evaluate is None:
             return f"the expression of {wanted.field_id} cannot be computed here"
         if not isinstance(wanted.rule, Expression):
@@ -201,13 +201,13 @@ class ComputedConditions:
         """Return the partitions of a version all of whose rows fulfil a condition, where the others have none that does; or why that is not known."""
         key = id(condition), version.spec.id
         if key not in self._known:
-            self._known[key] = self._computed(condition, version)
+            self._known[key] = self._compute(condition, version)
         return self._known[key]
 
-    def _computed(self, condition: ComputedCondition, version: SpecPartitions) -> Mask | str:
+    def _compute(self, condition: ComputedCondition, version: SpecPartitions) -> Mask | str:
         fields = dict(_stored_fields(condition, version))
         asked = ScalarCall("not", (condition.expression,)) if condition.negated else condition.expression
-        expression = replaced(asked, lambda part: _column_of(part, fields))
+        expression = replace_parts(asked, lambda part: _column_of(part, fields))
         used: dict[Column, tuple[PartitionField, pa.DataType]] = {}
         for column in columns_of_expression(expression):
             found = self._field(column, fields, version)
@@ -217,7 +217,7 @@ class ComputedConditions:
         if self.evaluate is None or not used:
             return condition.why
         try:
-            return self._evaluated(self.evaluate, expression, used, version)
+            return self._evaluate(self.evaluate, expression, used, version)
         except Unresolved:
             return "its values are not known yet"
         except (LanceFlightError, pa.ArrowException):
@@ -244,7 +244,7 @@ class ComputedConditions:
         return next(((partition_field, kind) for partition_field in kept if not pa.types.is_floating(kind)), None)
 
     @staticmethod
-    def _evaluated(
+    def _evaluate(
         evaluate: Evaluate,
         expression: ScalarExpression,
         used: dict[Column, tuple[PartitionField, pa.DataType]],

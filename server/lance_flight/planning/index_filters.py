@@ -101,7 +101,7 @@ class _Lookups:
     def all_of(self, parts: Iterable[Predicate]) -> IndexFilter | None:
         """Return what must hold for all parts: those that cannot be looked up are left out."""
         found = [each for part in parts if (each := self.of(part)) is not None]
-        return _joined(" AND ", found) if found else None
+        return _join(" AND ", found) if found else None
 
     def of(self, predicate: Predicate) -> IndexFilter | None:
         try:
@@ -111,7 +111,7 @@ class _Lookups:
                 case Or(parts):
                     found = [self.of(part) for part in parts]
                     known = [each for each in found if each is not None]
-                    return _joined(" OR ", known) if len(known) == len(found) else None
+                    return _join(" OR ", known) if len(known) == len(found) else None
                 case Compare(Column(name, ()), op, value) if value.is_valid and op is not Op.NE:
                     return self._looked_up(name, Lookup.VALUE if op is Op.EQ else Lookup.RANGE, predicate)
                 case In(Column(name, ()), values, False) if len(values) > values.null_count:
@@ -121,7 +121,7 @@ class _Lookups:
                 case StartsWith(Column(name, ()), prefix, False):
                     return self._prefix(name, prefix)
                 case ComputedCondition(expression=ScalarCall() as call, negated=False):
-                    return self._computed(call)
+                    return self._compute(call)
         except Unsupported:
             pass
         return None
@@ -137,9 +137,9 @@ class _Lookups:
             return self._containing(name, [prefix])
         low, high = Compare(Column(name), Op.GE, pa.scalar(prefix)), after_prefix(prefix)
         between = [low] if high is None else [low, Compare(Column(name), Op.LT, pa.scalar(high))]
-        return _joined(" AND ", [IndexFilter(_text(compare), frozenset({(name, Lookup.RANGE)})) for compare in between])
+        return _join(" AND ", [IndexFilter(_text(compare), frozenset({(name, Lookup.RANGE)})) for compare in between])
 
-    def _computed(self, call: ScalarCall) -> IndexFilter | None:
+    def _compute(self, call: ScalarCall) -> IndexFilter | None:
         match call:
             case ScalarCall("like", (Column(name, ()), pa.Scalar() as pattern)) if _is_text(pattern):
                 return self._containing(name, _WILDCARDS.split(pattern.as_py()))
@@ -163,7 +163,7 @@ class _Lookups:
             return None
         column, lookup = _name(name), frozenset({(name, Lookup.SUBSTRING)})
         some = sorted(known, key=len, reverse=True)[:_MOST_TEXTS]
-        return _joined(
+        return _join(
             " AND ", [IndexFilter(f"contains({column}, {sql_literal(pa.scalar(text))})", lookup) for text in some]
         )
 
@@ -186,7 +186,7 @@ class _Lookups:
         return IndexFilter(f"{function}({_name(name)}, {wanted})", frozenset({(name, Lookup.ELEMENT)}))
 
 
-def _joined(word: str, parts: list[IndexFilter]) -> IndexFilter:
+def _join(word: str, parts: list[IndexFilter]) -> IndexFilter:
     if len(parts) == 1:
         return parts[0]
     lookups = frozenset[tuple[str, Lookup]]().union(*(index_filter.lookups for index_filter in parts))

@@ -31,7 +31,7 @@ from lance_flight.planning.dimensions import (
     Tables,
     columns_of,
     common,
-    grouped,
+    group_tables,
     obstacle,
 )
 from lance_flight.planning.reasons import describe
@@ -115,7 +115,7 @@ def _contrast(a: Dimension, b: Dimension) -> str:
 
 
 def _of(dimension: Dimension, tables: Tables) -> str:
-    return f"{dimension.shown(tables.side)} of {tables.label}"
+    return f"{dimension.show(tables.side)} of {tables.label}"
 
 
 def _key(side: Side, place: int) -> str:
@@ -146,7 +146,7 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     tables = [Tables.of(side) for side in sides]
     if not any(tables) or (inner and not all(tables)):
         return Groups((), ())
-    found = _matched(sides, tables, evaluate, inner=inner)
+    found = _match_groups(sides, tables, evaluate, inner=inner)
     if isinstance(found, Groups) or not inner or len(sides) == 1 or all(len(some) == 1 for some in tables):
         return found
     if prod(map(len, tables)) > MAX_PAIRS:
@@ -173,7 +173,7 @@ def _by_version(
     by: list[str] = []
     groups: list[Group] = []
     for some in product(*tables):
-        found = _matched(sides, [[side] for side in some], evaluate, inner=True)
+        found = _match_groups(sides, [[side] for side in some], evaluate, inner=True)
         if isinstance(found, NotCopartitioned):
             return found
         by.append(f"{' with '.join(side.label for side in some)}: {', '.join(found.by)}")
@@ -181,7 +181,7 @@ def _by_version(
     return Groups(tuple(by), tuple(groups))
 
 
-def _matched(
+def _match_groups(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
 ) -> Groups | NotCopartitioned:
     every = [side for some in tables for side in some]
@@ -192,10 +192,10 @@ def _matched(
     failures = [*failures, *unsure.values()]
     if not columns:
         return NotCopartitioned("; ".join(failures) or why_apart(every))
-    groups = grouped(sides, tables, [*columns.values()], _matchable(columns, inner=inner))
+    groups = group_tables(sides, tables, [*columns.values()], _matchable(columns, inner=inner))
     if inner:
         groups = [group for group in groups if all(any(map(len, versions)) for versions in group.rows)]
-    return Groups(tuple(dimension.shown(sides[0]) for dimension in columns), tuple(groups))
+    return Groups(tuple(dimension.show(sides[0]) for dimension in columns), tuple(groups))
 
 
 def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> str | None:
@@ -208,7 +208,7 @@ def _why_unsure(dimension: Dimension, side: Side, evaluate: Evaluate | None) -> 
             dimension.rule.sql, [pa.nulls(0, side.key_type(place)) for place in dimension.places], field.result_type
         )
     except (LanceFlightError, pa.ArrowException) as exc:
-        return f"{dimension.shown(side)} of {side.name} cannot be computed: {exc}"
+        return f"{dimension.show(side)} of {side.name} cannot be computed: {exc}"
     return None
 
 
@@ -244,17 +244,17 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
         return NotCopartitioned(why_apart(tables))
     run = _ascending([*found], side.key_type(0))
     if not run:
-        shown = ", ".join(dimension.shown(side) for dimension in found)
+        shown = ", ".join(dimension.show(side) for dimension in found)
         return NotCopartitioned(f"{shown} of {side.name} does not follow the order of {_name(side)}")
     columns, failures = columns_of({dimension: found[dimension] for dimension in run}, tables, None)
     if failures:
         return NotCopartitioned("; ".join(failures))
-    groups = grouped([side], [tables], [*columns.values()], np.ones(sum(map(len, tables)), np.bool_))
+    groups = group_tables([side], [tables], [*columns.values()], np.ones(sum(map(len, tables)), np.bool_))
     null = [group for group in groups if group.values[0] is None]
     known = [group for group in groups if group.values[0] is not None]
     known = known[::-1] if descending else known
     return Groups(
-        tuple(dimension.shown(side) for dimension in columns), tuple(null + known if nulls_first else known + null)
+        tuple(dimension.show(side) for dimension in columns), tuple(null + known if nulls_first else known + null)
     )
 
 

@@ -22,7 +22,7 @@ from lance_flight.planning.enumeration import (
     combinations,
     count,
     rows_of,
-    stored,
+    stored_values,
 )
 from lance_flight.planning.partitions import Component
 
@@ -79,7 +79,7 @@ class Match:
                 self.obstacles.append((group[0], f"there are more than {MAX_COMBINATIONS} values to try"))
             else:
                 columns = combinations({number: lists[number] for number in _sources(group)})
-                self.points.append(_Points([*columns], list(self._applied(group, columns))))
+                self.points.append(_Points([*columns], list(self._apply_fields(group, columns))))
 
     def _enumerable(self, lists: Mapping[int, Candidates]) -> list[PartitionField]:
         """Return the fields over constrained columns that have few values, and those that only repeat their columns."""
@@ -122,10 +122,12 @@ class Match:
         for partition_field in self.component.fields:
             if given & set(partition_field.source_ids):
                 for number in set(partition_field.source_ids) & identities.keys() - lists.keys():
-                    lists[number] = stored(self.component.coded(identities[number]), self.sources.domains[number])
+                    lists[number] = stored_values(
+                        self.component.column_of(identities[number]), self.sources.domains[number]
+                    )
         return lists
 
-    def _applied(
+    def _apply_fields(
         self, group: Sequence[PartitionField], columns: Mapping[int, pa.Array]
     ) -> Iterator[tuple[PartitionField, pa.Array | int]]:
         for partition_field in group:
@@ -172,7 +174,7 @@ class Match:
         try:
             if known:
                 findings.rows &= rows_of(
-                    [(self.component.coded(partition_field), values) for partition_field, values in known]
+                    [(self.component.column_of(partition_field), values) for partition_field, values in known]
                 )
         except pa.ArrowException as exc:
             findings.object(points.sources, f"stored values do not compare with what the columns give now: {exc}")
@@ -190,7 +192,7 @@ class Match:
             n for n in partition_field.source_ids if n in self.sources.domains and not self.sources.domains[n].nulls
         ]
         if certain:
-            findings.rows &= ~self.component.coded(partition_field).is_null
+            findings.rows &= ~self.component.column_of(partition_field).is_null
             findings.used.update((number, Aspect.NULLNESS, "") for number in certain)
             if partition_field.rule.nulls is Nulls.OF_ITS_SOURCE:
                 findings.exact.add((certain[0], Aspect.NULLNESS, ""))
@@ -203,8 +205,8 @@ class Match:
         image = _image(partition_field, domain)
         if image is None:
             return
-        coded = self.component.coded(partition_field)
-        inside = image if isinstance(image, str) else _accepted(partition_field, coded.values, image)
+        coded = self.component.column_of(partition_field)
+        inside = image if isinstance(image, str) else _accept(partition_field, coded.values, image)
         if isinstance(image, str) or isinstance(inside, str):
             findings.object([number], str(inside))
             return
@@ -234,7 +236,7 @@ class Match:
             if problem is not None:
                 findings.object([number], problem)
                 continue
-            coded = {name: self.component.coded(partition_field) for name, partition_field in mine.items()}
+            coded = {name: self.component.column_of(partition_field) for name, partition_field in mine.items()}
             rows = calendar_rows(coded, domain)
             findings.rows &= rows
             findings.used.update((number, aspect, "") for aspect in _ranging(domain))
@@ -254,7 +256,7 @@ def _image(partition_field: PartitionField, domain: Domain) -> Domain | str | No
         return str(exc)
 
 
-def _accepted(partition_field: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
+def _accept(partition_field: PartitionField, values: pa.Array, image: Domain) -> Mask | str:
     """Return a flag for each of a field's distinct values that is in a domain, or why they do not compare."""
     try:
         return image.accepts(values.cast(image.order.kind))

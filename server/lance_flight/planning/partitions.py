@@ -132,11 +132,11 @@ class Component:
     def _coded(self) -> dict[str, DictionaryColumn]:
         return {}
 
-    def coded(self, field: PartitionField) -> DictionaryColumn:
+    def column_of(self, field: PartitionField) -> DictionaryColumn:
         """Return the column of a field."""
         if field.column not in self._coded:
             columns = [version.values.column(field.column) for version in self.versions]
-            self._coded[field.column] = DictionaryColumn.of(columns[0] if len(columns) == 1 else _joined(columns))
+            self._coded[field.column] = DictionaryColumn.of(columns[0] if len(columns) == 1 else _join_chunks(columns))
         return self._coded[field.column]
 
 
@@ -197,6 +197,6 @@ def components(spec: PartitionSpec) -> tuple[tuple[PartitionField, ...], ...]:
     return tuple(groups)
 
 
-def _joined(columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.ChunkedArray:
+def _join_chunks(columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.ChunkedArray:
     chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
     return pa.chunked_array([chunk for some in chunks for chunk in some], columns[0].type)

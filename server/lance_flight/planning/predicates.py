@@ -312,15 +312,15 @@ def sql_literal(value: pa.Scalar) -> str:
 MAX_BRANCHES = 128
 
 
-def simplified(predicate: Predicate) -> Predicate:
+def simplify(predicate: Predicate) -> Predicate:
     """Return the same predicate with equalities on one term under OR joined to an IN, and NOT LIKE 'x%' as two ranges."""
     match predicate:
         case And(parts):
-            return all_of(map(simplified, parts))
+            return all_of(map(simplify, parts))
         case Or():
             flat = any_of([predicate])
             parts = flat.parts if isinstance(flat, Or) else (flat,)
-            return any_of(_joined([simplified(part) for part in parts]))
+            return any_of(_join_parts([simplify(part) for part in parts]))
         case StartsWith(term, prefix, True):
             return _outside(term, prefix)
     return predicate
@@ -332,7 +332,7 @@ def _outside(term: Term, prefix: str) -> Predicate:
     return below if following is None else Or((below, Compare(term, Op.GE, pa.scalar(following))))
 
 
-def _joined(parts: Iterable[Predicate]) -> Iterable[Predicate]:
+def _join_parts(parts: Iterable[Predicate]) -> Iterable[Predicate]:
     lists: dict[tuple[Term, str], list[pa.Array]] = {}
     for part in parts:
         match part:

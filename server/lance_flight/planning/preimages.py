@@ -123,11 +123,11 @@ def of_sum(call: ScalarCall, comparison: Comparison) -> Predicate | None:
         return None
     match call:
         case ScalarCall("+", (inner, pa.Scalar() as amount)) | ScalarCall("+", (pa.Scalar() as amount, inner)):
-            return _wrapped(inner, amount, comparison, lambda low, high: (low - amount.as_py(), high - amount.as_py()))
+            return _wrap(inner, amount, comparison, lambda low, high: (low - amount.as_py(), high - amount.as_py()))
         case ScalarCall("-", (inner, pa.Scalar() as amount)):
-            return _wrapped(inner, amount, comparison, lambda low, high: (low + amount.as_py(), high + amount.as_py()))
+            return _wrap(inner, amount, comparison, lambda low, high: (low + amount.as_py(), high + amount.as_py()))
         case ScalarCall("-", (pa.Scalar() as amount, inner)):
-            return _wrapped(inner, amount, comparison, lambda low, high: (amount.as_py() - high, amount.as_py() - low))
+            return _wrap(inner, amount, comparison, lambda low, high: (amount.as_py() - high, amount.as_py() - low))
     return None
 
 
@@ -136,15 +136,15 @@ def of_negative(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     (inner,) = call.arguments
     if not types.is_signed_integer(comparison.value.type):
         return None
-    return _wrapped(inner, comparison.value, comparison, lambda low, high: (-high, -low))
+    return _wrap(inner, comparison.value, comparison, lambda low, high: (-high, -low))
 
 
-def _wrapped(inner: ScalarExpression, amount: pa.Scalar, comparison: Comparison, inverse: _Inverse) -> Predicate | None:
+def _wrap(inner: ScalarExpression, amount: pa.Scalar, comparison: Comparison, inverse: _Inverse) -> Predicate | None:
     kind = comparison.value.type
     if not (amount.is_valid and types.is_integer(kind) and amount.type == kind == comparison.kinds.of(inner)):
         return None
     if comparison.op is Op.NE:
-        equal = _wrapped(inner, amount, comparison.by(Op.EQ), inverse)
+        equal = _wrap(inner, amount, comparison.by(Op.EQ), inverse)
         return None if equal is None else negate(equal)
     order = integers(kind)
     low, high = _sums(comparison, order)
@@ -423,12 +423,12 @@ def with_preimages(predicate: Predicate, schema: NamespaceSchema) -> Predicate:
 def _condition(call: ScalarCall, kinds: ExpressionTypes) -> Predicate | None:
     match call:
         case ScalarCall(function, (expression, pa.Scalar() as value)) if function in COMPARISONS:
-            return _compared(expression, Comparison(Op(function), value, kinds, _compared))
+            return _compare(expression, Comparison(Op(function), value, kinds, _compare))
         case ScalarCall(function, (pa.Scalar() as value, expression)) if function in COMPARISONS:
-            return _compared(expression, Comparison(Op(function).flipped, value, kinds, _compared))
+            return _compare(expression, Comparison(Op(function).flipped, value, kinds, _compare))
         case ScalarCall("in", (expression, *values)) if len(values) <= MAX_BRANCHES:
             found = [
-                _compared(expression, Comparison(Op.EQ, column, kinds, _compared))
+                _compare(expression, Comparison(Op.EQ, column, kinds, _compare))
                 for column in values
                 if isinstance(column, pa.Scalar) and column.is_valid
             ]
@@ -444,7 +444,7 @@ def _prefix_of(pattern: str | None) -> str:
     return _BEFORE_WILDCARD.match(pattern or "")[0]  # type: ignore[index] # it matches the empty text
 
 
-def _compared(expression: ScalarExpression, comparison: Comparison) -> Predicate | None:
+def _compare(expression: ScalarExpression, comparison: Comparison) -> Predicate | None:
     """Return the condition on columns that a comparison of an expression is; None where it is not known."""
     if isinstance(expression, Column):
         return Compare(expression, comparison.op, comparison.value)

@@ -212,7 +212,7 @@ class _Version:
             total=len(self.rows),
             kept=kept,
             used=tuple(conjunct.text for conjunct in parts if account.is_used(conjunct)),
-            unused=tuple(account.unused(conjunct) for conjunct in parts if not account.is_used(conjunct)),
+            unused=tuple(account.note_unused(conjunct) for conjunct in parts if not account.is_used(conjunct)),
             residual=_conjunction([predicate for _, predicate in unsure]),
             unfiltered=unfiltered,
             certain=kept if unfiltered is None else kept[:0],

@@ -72,7 +72,7 @@ class PruningReport:
         branches = conjunct.branches
         return branches is not None and not any(leaf in self._inexact for branch in branches for leaf in branch)
 
-    def unused(self, conjunct: Conjunct) -> Unused:
+    def note_unused(self, conjunct: Conjunct) -> Unused:
         """Return a conjunct that did nothing, with the reason."""
         if conjunct.branches is None:
             return Unused(conjunct.text, f"it has more than {MAX_BRANCHES} alternatives")

@@ -145,7 +145,7 @@ def _has_part(expression: ScalarExpression, part: ScalarExpression) -> bool:
     return isinstance(expression, ScalarCall) and any(_has_part(column, part) for column in expression.arguments)
 
 
-def replaced(
+def replace_parts(
     expression: ScalarExpression, change: Callable[[ScalarExpression], ScalarExpression | None]
 ) -> ScalarExpression:
     """Return an expression in which every part that `change` has another for is that; larger parts are asked first."""
@@ -153,7 +153,7 @@ def replaced(
     if other is not None:
         return other
     if isinstance(expression, ScalarCall):
-        return replace(expression, arguments=tuple(replaced(column, change) for column in expression.arguments))
+        return replace(expression, arguments=tuple(replace_parts(column, change) for column in expression.arguments))
     return expression
 
 

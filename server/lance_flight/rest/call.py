@@ -86,7 +86,7 @@ class RestCall:
         version = self.json.get("version")
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
             raise InvalidInput(f"version {version!r}; expected a whole number")
-        return self.newest.pinned(version, self.branch)
+        return self.newest.pin(version, self.branch)
 
     @property
     def newest(self) -> TableId:
@@ -96,7 +96,7 @@ class RestCall:
     @property
     def target(self) -> TableId:
         """The table that the request changes, on the branch that it says."""
-        return self.newest.pinned(None, self.branch)
+        return self.newest.pin(None, self.branch)
 
     @property
     def branch(self) -> str | None:
@@ -145,7 +145,7 @@ class RestCall:
     def batches(self, payload: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part of a planned query, counted as held for this client."""
         found = self.backend.read(self.caller, payload)
-        return iter(found) if isinstance(found, pa.RecordBatchReader) else found.sent(each for each in found)
+        return iter(found) if isinstance(found, pa.RecordBatchReader) else found.send(each for each in found)
 
     def run(self, sql: str, parameters: pa.RecordBatch | None = None) -> int:
         """Run a statement; return the number of rows that it affected."""
@@ -154,7 +154,7 @@ class RestCall:
     def ingest(self, target: IngestTarget, rows: pa.RecordBatchReader | None = None) -> int:
         """Store the rows of the body in one commit, those of `open_rows` if they are open already."""
         what = f"the rows for table {target.table!r}"
-        return self.backend.ingest(self.caller, target, self.checked(rows or self.open_rows(), what))
+        return self.backend.ingest(self.caller, target, self.check_rows(rows or self.open_rows(), what))
 
     def open_rows(self) -> pa.RecordBatchReader:
         """Return the rows of the body, read as they come; `InvalidInput` if it does not begin with a schema."""
@@ -163,7 +163,7 @@ class RestCall:
         except (OSError, pa.ArrowException) as error:
             raise InvalidInput(f"the body is no Arrow IPC stream: {error}") from error
 
-    def checked(self, rows: pa.RecordBatchReader, what: str) -> pa.RecordBatchReader:
+    def check_rows(self, rows: pa.RecordBatchReader, what: str) -> pa.RecordBatchReader:
         """Return rows that are validated as they are read, each batch within the bounds of the server."""
         return read_rows(rows, Call(caller=self.caller, is_cancelled=self.caller.is_gone), self.rules, what)
 

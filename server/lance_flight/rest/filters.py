@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from lance_flight.engine.sql.references import enclosed, quoted
-from lance_flight.engine.sql.tokens import Kind, Token, edited, spelled_out
+from lance_flight.engine.sql.references import enclose, quote_parts
+from lance_flight.engine.sql.tokens import Kind, Token, edit_text, spelled_out
 from lance_flight.errors import InvalidInput, SqlError
 
 MOST_CHARACTERS = 4 << 20
@@ -42,8 +42,8 @@ def expression(text: object, names: Collection[str], relation: str = "") -> str:
         if name is not None or token.kind is Kind.NAME:
             is_inside = place > 0 and tokens[place - 1].is_sign(".")
             before = f"{relation}." if relation and name is not None and not is_inside else ""
-            edits.append((token.start, token.stop, before + quoted(name or token.text)))
-    return enclosed(edited(text, edits))
+            edits.append((token.start, token.stop, before + quote_parts(name or token.text)))
+    return enclose(edit_text(text, edits))
 
 
 def _is_type_or_function(tokens: Sequence[Token], place: int) -> bool:

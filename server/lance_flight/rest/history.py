@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.rest.call import RestAnswer, RestCall
 
@@ -17,7 +17,7 @@ def _snapshots(call: RestCall) -> list[dict[str, Any]]:
     return found
 
 
-def _said(snapshot: dict[str, Any]) -> dict[str, Any]:
+def _version_json(snapshot: dict[str, Any]) -> dict[str, Any]:
     at = snapshot["committed_at"]
     metadata = {} if snapshot["operation"] is None else {"operation": snapshot["operation"]}
     return {
@@ -31,7 +31,7 @@ def _said(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def list_versions(call: RestCall) -> RestAnswer:
     """List the versions of a table: its snapshots."""
-    found = [_said(each) for each in _snapshots(call)]
+    found = [_version_json(each) for each in _snapshots(call)]
     descending = str(call.json.get("descending", call.query.get("descending", ""))).lower() == "true"
     limit = call.query.get("limit", "")
     found = found[::-1] if descending else found
@@ -44,7 +44,7 @@ def describe_version(call: RestCall) -> RestAnswer:
     found = [each for each in _snapshots(call) if wanted is None or each["version"] == wanted]
     if not found:
         raise NotFound(f"no version {wanted!r} of table {call.newest.name!r}")
-    return RestAnswer({"version": _said(found[-1])})
+    return RestAnswer({"version": _version_json(found[-1])})
 
 
 def restore(call: RestCall) -> RestAnswer:
@@ -77,13 +77,13 @@ def tag_version(call: RestCall) -> RestAnswer:
 def create_tag(call: RestCall) -> RestAnswer:
     """Give a version a name."""
     version = call.value("version", int)
-    call.run(f"ALTER TABLE {call.target.sql} CREATE TAG {quoted(call.value('tag', str))} AS OF {version}")
+    call.run(f"ALTER TABLE {call.target.sql} CREATE TAG {quote_parts(call.value('tag', str))} AS OF {version}")
     return RestAnswer({})
 
 
 def delete_tag(call: RestCall) -> RestAnswer:
     """Remove the name of a version."""
-    call.run(f"ALTER TABLE {call.newest.sql} DROP TAG {quoted(call.value('tag', str))}")
+    call.run(f"ALTER TABLE {call.newest.sql} DROP TAG {quote_parts(call.value('tag', str))}")
     return RestAnswer({})
 
 
@@ -97,7 +97,7 @@ def update_tag(call: RestCall) -> RestAnswer:
     try:
         return create_tag(call)
     except Exception:
-        call.run(f"ALTER TABLE {call.newest.sql} CREATE TAG {quoted(name)} AS OF {before}")
+        call.run(f"ALTER TABLE {call.newest.sql} CREATE TAG {quote_parts(name)} AS OF {before}")
         raise
 
 
@@ -127,7 +127,7 @@ def create_branch(call: RestCall) -> RestAnswer:
     if source not in (None, "", MAIN):
         raise InvalidInput(f"from_branch {source!r}; expected {MAIN!r}: branches begin at the main branch")
     at = "" if version is None else f" AS OF {call.value('from_version', int)}"
-    call.run(f"ALTER TABLE {call.newest.sql} CREATE BRANCH {quoted(name)}{at}")
+    call.run(f"ALTER TABLE {call.newest.sql} CREATE BRANCH {quote_parts(name)}{at}")
     return RestAnswer({"name": name})
 
 
@@ -136,5 +136,5 @@ def delete_branch(call: RestCall) -> RestAnswer:
     name = call.value("name", str)
     if name not in {each["name"] for each in _branches(call)}:
         raise NotFound(f"no branch {name!r} of table {call.newest.name!r}")
-    call.run(f"ALTER TABLE {call.newest.sql} DROP BRANCH {quoted(name)}")
+    call.run(f"ALTER TABLE {call.newest.sql} DROP BRANCH {quote_parts(name)}")
     return RestAnswer({})

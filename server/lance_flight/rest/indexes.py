@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.names import column_sql
@@ -62,8 +62,10 @@ def create_index(call: RestCall) -> RestAnswer:
     said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
     table, columns = call.target, column_sql(path)
     if any(each["name"] == name for each in _indexes(call)):
-        call.run(f"DROP INDEX {quoted(name)} ON {table.sql}")
-    call.run(f"CREATE INDEX {quoted(name)} ON {table.sql} ({columns}) USING {kind}{f' WITH ({said})' if said else ''}")
+        call.run(f"DROP INDEX {quote_parts(name)} ON {table.sql}")
+    call.run(
+        f"CREATE INDEX {quote_parts(name)} ON {table.sql} ({columns}) USING {kind}{f' WITH ({said})' if said else ''}"
+    )
     return RestAnswer({})
 
 
@@ -88,10 +90,10 @@ def _indexes(call: RestCall) -> list[dict[str, Any]]:
 
 def list_indexes(call: RestCall) -> RestAnswer:
     """List the indices of a table, each with the rows that are in it and those that are not."""
-    return RestAnswer({"indexes": [_listed(each) for each in _indexes(call)]})
+    return RestAnswer({"indexes": [_index_json(each) for each in _indexes(call)]})
 
 
-def _listed(index: Mapping[str, Any]) -> dict[str, Any]:
+def _index_json(index: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "index_name": index["name"],
         "index_uuid": index["name"],
@@ -112,13 +114,13 @@ def _counts(index: Mapping[str, Any]) -> dict[str, int]:
 
 def index_stats(call: RestCall) -> RestAnswer:
     """Return the statistics of one index."""
-    index = _named(call)
-    said: dict[str, Any] = {"index_type": _listed(index)["index_type"], "num_indices": index["segments"] or 0}
+    index = _find_index(call)
+    said: dict[str, Any] = {"index_type": _index_json(index)["index_type"], "num_indices": index["segments"] or 0}
     metric = json.loads(index["options"] or "{}").get("metric")
     return RestAnswer(said | _counts(index) | ({} if metric is None else {"distance_type": metric}))
 
 
-def _named(call: RestCall) -> dict[str, Any]:
+def _find_index(call: RestCall) -> dict[str, Any]:
     name = call.path["index_name"]
     found = [each for each in _indexes(call) if each["name"] == name]
     if not found:
@@ -128,13 +130,13 @@ def _named(call: RestCall) -> dict[str, Any]:
 
 def drop_index(call: RestCall) -> RestAnswer:
     """Drop an index."""
-    call.run(f"DROP INDEX {quoted(_named(call)['name'])} ON {call.target.sql}")
+    call.run(f"DROP INDEX {quote_parts(_find_index(call)['name'])} ON {call.target.sql}")
     return RestAnswer({})
 
 
 def prewarm(call: RestCall) -> RestAnswer:
     """Use an index once in all its parts, so that the next query finds them in memory."""
-    index = _named(call)
+    index = _find_index(call)
     column, body = index["column_name"], {"k": 1, "columns": {"found": "1"}}
     if index["kind"] == _INVERTED:
         body |= {"full_text_query": {"query": "a", "columns": [column]}}

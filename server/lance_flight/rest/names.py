@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, Unsupported
 
 DELIMITER = "$"
@@ -51,7 +51,7 @@ class TableId:
             raise InvalidInput("the identifier names the root; expected a table")
         return cls(schema_of(parts[:-1]), parts[-1])
 
-    def pinned(self, version: int | None, branch: str | None, tag: str | None = None) -> TableId:
+    def pin(self, version: int | None, branch: str | None, tag: str | None = None) -> TableId:
         """Return the table at a version, or on a branch; `Unsupported` for both."""
         given = [str(each) for each in (version, None if branch == "main" else branch, tag) if each not in (None, "")]
         if len(given) > 1:
@@ -64,7 +64,7 @@ class TableId:
     @property
     def sql(self) -> str:
         """The name in SQL, at its point in history."""
-        return quoted(self.db_schema, self.name if self.at is None else f"{self.name}@{self.at}")
+        return quote_parts(self.db_schema, self.name if self.at is None else f"{self.name}@{self.at}")
 
     @property
     def argument(self) -> str:
@@ -73,7 +73,7 @@ class TableId:
 
     def metadata(self, kind: str) -> str:
         """Return the name of a metadata table in SQL: `t$snapshots`."""
-        return quoted(self.db_schema, f"{self.name if self.at is None else f'{self.name}@{self.at}'}${kind}")
+        return quote_parts(self.db_schema, f"{self.name if self.at is None else f'{self.name}@{self.at}'}${kind}")
 
 
 def schema_of(parts: tuple[str, ...]) -> str:
@@ -94,7 +94,7 @@ def column_sql(path: object) -> str:
     """Return the SQL of a Lance field path: names joined by dots, those with dots in backticks."""
     if not isinstance(path, str) or not path:
         raise InvalidInput(f"column {path!r}; expected a name")
-    return quoted(*field_path(path))
+    return quote_parts(*field_path(path))
 
 
 def field_path(path: str) -> list[str]:

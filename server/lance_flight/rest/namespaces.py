@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Refused, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.errors import NamespaceNotEmpty
@@ -57,7 +57,7 @@ def create_namespace(call: RestCall) -> RestAnswer:
     if not call.parts:
         raise InvalidInput("the identifier names the root; expected the name of a new namespace")
     try:
-        call.run(f"CREATE SCHEMA {quoted(schema_of(call.parts))}")
+        call.run(f"CREATE SCHEMA {quote_parts(schema_of(call.parts))}")
     except AlreadyExists:
         if mode == "create":
             raise
@@ -73,14 +73,14 @@ def drop_namespace(call: RestCall) -> RestAnswer:
     if left:
         raise NamespaceNotEmpty(f"namespace {db_schema!r} has {len(left)} tables, {left[0]!r} for one; expected none")
     try:
-        call.run(f"DROP SCHEMA {quoted(db_schema)}")
+        call.run(f"DROP SCHEMA {quote_parts(db_schema)}")
     except NotFound:
         if (call.json.get("mode") or "fail").lower() != "skip":
             raise
     return RestAnswer({})
 
 
-def _walked(call: RestCall) -> tuple[TableId, tuple[str, ...]] | None:
+def _walk(call: RestCall) -> tuple[TableId, tuple[str, ...]] | None:
     """Return the partitioned table whose inside an identifier names, and the rest of the identifier; None if it names none."""
     if not call.parts:
         return None
@@ -94,7 +94,7 @@ def _walked(call: RestCall) -> tuple[TableId, tuple[str, ...]] | None:
 
 def _object_ids(call: RestCall) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the part of an identifier inside its table, and the paths of all partition tables below; `NotFound` without any."""
-    found = _walked(call)
+    found = _walk(call)
     if found is not None:
         table, inside = found
         paths = [tuple(place.object_id.split(DELIMITER)) for place in call.places(table) if place.object_id]
@@ -118,7 +118,7 @@ def partition_tables(call: RestCall) -> Iterable[str]:
 
 def describe_partition(call: RestCall) -> dict[str, Any] | None:
     """Describe a partition table; None if the identifier names none."""
-    found = _walked(call)
+    found = _walk(call)
     if found is None or not found[1]:
         return None
     table, inside = found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall, snapshot_of
 from lance_flight.rest.names import column_sql, field_path
@@ -69,7 +69,7 @@ def query(call: RestCall) -> RestAnswer:
     is_stream = STREAM in call.headers.get("accept", "")
     headers = {"x-lancedb-version": str(snapshot_of(planned))}
     return RestAnswer(
-        chunks=_encoded(batches, schema, is_stream=is_stream),
+        chunks=_encode_rows(batches, schema, is_stream=is_stream),
         content_type=STREAM if is_stream else FILE,
         headers=headers,
     )
@@ -77,16 +77,16 @@ def query(call: RestCall) -> RestAnswer:
 
 def explain(call: RestCall) -> RestAnswer:
     """Explain how a query would run."""
-    return _explained(call, call.value("query", dict), "EXPLAIN")
+    return _explain_query(call, call.value("query", dict), "EXPLAIN")
 
 
 def analyze(call: RestCall) -> RestAnswer:
     """Run a query, and explain how it ran."""
     inner = call.json.get("query")
-    return _explained(call, inner if isinstance(inner, dict) else call.json, "EXPLAIN ANALYZE")
+    return _explain_query(call, inner if isinstance(inner, dict) else call.json, "EXPLAIN ANALYZE")
 
 
-def _explained(call: RestCall, body: Mapping[str, Any], how: str) -> RestAnswer:
+def _explain_query(call: RestCall, body: Mapping[str, Any], how: str) -> RestAnswer:
     select = select_of(call, body)
     found = call.rows(f"{how} {select.sql}", select.parameters)
     return RestAnswer("\n".join(found.column("plan").to_pylist()))
@@ -108,18 +108,18 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
     if vectors:
         count = min(DEFAULT_ROWS if limit is None else limit, MOST_ROWS)
         source = _vector_search(call, body, names, vectors, arguments, count + offset, where if is_prefilter else None)
-        extra = [quoted(DISTANCE)]
+        extra = [quote_parts(DISTANCE)]
         if len(vectors) > 1 and not _is_multivector(names, body, vectors):
-            extra = [f"CAST(_query - 1 AS INTEGER) AS {quoted(QUERY)}", *extra]
+            extra = [f"CAST(_query - 1 AS INTEGER) AS {quote_parts(QUERY)}", *extra]
             order = order or "_query, _distance"
             count *= len(vectors)
         conditions = [] if is_prefilter or where is None else [where]
         if (upper := _number(body, "upper_bound")) is not None:
-            conditions.append(f"{quoted(DISTANCE)} < {upper!r}")
+            conditions.append(f"{quote_parts(DISTANCE)} < {upper!r}")
     elif texts is not None:
         count = min(DEFAULT_ROWS if limit is None else limit, MOST_ROWS)
         source = _text_search(call, texts, arguments, count + offset, where if is_prefilter else None)
-        extra = [quoted(SCORE)]
+        extra = [quote_parts(SCORE)]
         conditions = [] if is_prefilter or where is None else [where]
     else:
         count = -1 if limit is None else limit
@@ -244,17 +244,17 @@ def _columns(
     if isinstance(wanted, Mapping) and not wanted.keys().isdisjoint({"column_names", "column_aliases"}):
         wanted = wanted.get("column_names") or wanted.get("column_aliases")
     if wanted is None:
-        return [quoted(name) for name in schema.names], extra
+        return [quote_parts(name) for name in schema.names], extra
     if isinstance(wanted, Mapping):
-        pairs = [f"{call.expression(text)} AS {quoted(name)}" for name, text in wanted.items()]
+        pairs = [f"{call.expression(text)} AS {quote_parts(name)}" for name, text in wanted.items()]
         return pairs, extra
     if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
         raise InvalidInput("columns is neither a list of names nor an object of expressions")
     for name in wanted:
         if field_path(name)[:1] and field_path(name)[0] not in {*schema.names, ROW_ID, DISTANCE, SCORE, QUERY}:
             raise NotFound.named("column", name, schema.names)
-    found = [name if name == ROW_ID else f"{column_sql(name)} AS {quoted(name)}" for name in wanted]
-    placed = {quoted(name) for name in wanted}
+    found = [name if name == ROW_ID else f"{column_sql(name)} AS {quote_parts(name)}" for name in wanted]
+    placed = {quote_parts(name) for name in wanted}
     return found, [each for each in extra if each not in placed]
 
 
@@ -331,7 +331,7 @@ class _Chunks:
         return b"".join(parts)
 
 
-def _encoded(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, is_stream: bool) -> Iterator[bytes]:
+def _encode_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, is_stream: bool) -> Iterator[bytes]:
     """Encode rows batch by batch; an error before the first one is raised before anything is sent."""
     sink = _Chunks()
     writer = (pa.ipc.new_stream if is_stream else pa.ipc.new_file)(pa.PythonFile(sink, mode="w"), schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.rest.call import RestAnswer, RestCall
@@ -58,7 +58,7 @@ def merge_insert(call: RestCall) -> RestAnswer:
     if not on:
         raise InvalidInput("merge_insert names no column; expected on=COLUMN")
     name = f"source_{uuid4().hex}"
-    table, source = call.target, quoted(PUBLIC, name)
+    table, source = call.target, quote_parts(PUBLIC, name)
     equal = f"target.{column_sql(on)} = source.{column_sql(on)}"
     missing = (
         f"SELECT count(*) FROM {source} AS source WHERE NOT EXISTS (SELECT 1 FROM {table.sql} AS target WHERE {equal})"  # noqa: S608 - quoted names

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.backend_values import IfExists
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
 from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
 from lance_flight.rest import namespaces
@@ -29,7 +29,7 @@ def visible_tables(call: RestCall) -> list[TableEntry]:
 def list_all_tables(call: RestCall) -> RestAnswer:
     """List the tables of all schemas by their identifiers."""
     found = (call.delimiter.join((*namespace_of(each.db_schema), each.name)) for each in visible_tables(call))
-    return _listed(call, found)
+    return _list_page(call, found)
 
 
 def list_tables(call: RestCall) -> RestAnswer:
@@ -37,11 +37,11 @@ def list_tables(call: RestCall) -> RestAnswer:
     db_schema = schema_of(call.parts)
     names = [each.name for each in visible_tables(call) if each.db_schema == db_schema]
     if not names and db_schema not in {each for _, each in call.backend.db_schemas(call.caller)}:
-        return _listed(call, namespaces.partition_tables(call))
-    return _listed(call, names)
+        return _list_page(call, namespaces.partition_tables(call))
+    return _list_page(call, names)
 
 
-def _listed(call: RestCall, names: Iterable[str]) -> RestAnswer:
+def _list_page(call: RestCall, names: Iterable[str]) -> RestAnswer:
     found, token = call.page(names)
     return RestAnswer({"tables": found} | ({} if token is None else {"page_token": token}))
 
@@ -52,7 +52,7 @@ def describe_table(call: RestCall) -> RestAnswer:
     if partition is not None:
         return RestAnswer(partition)
     tag = call.json.get("tag")
-    table = call.newest.pinned(None, None, tag) if isinstance(tag, str) else call.table
+    table = call.newest.pin(None, None, tag) if isinstance(tag, str) else call.table
     schema, version = call.describe(table)
     said = {
         "table": table.name,
@@ -139,7 +139,7 @@ def rename_table(call: RestCall) -> RestAnswer:
     namespace = call.json.get("new_namespace_id") or call.json.get("new_namespace")
     if namespace is not None and tuple(namespace) != call.parts[:-1]:
         raise Unsupported(f"a move to namespace {namespace!r}; expected a new name within {list(call.parts[:-1])!r}")
-    call.run(f"ALTER TABLE {call.newest.sql} RENAME TO {quoted(call.value('new_table_name', str))}")
+    call.run(f"ALTER TABLE {call.newest.sql} RENAME TO {quote_parts(call.value('new_table_name', str))}")
     return RestAnswer({})
 
 
@@ -189,7 +189,7 @@ def add_columns(call: RestCall) -> RestAnswer:
         probe = f"SELECT {call.expression(computed)} AS computed FROM {call.target.sql} LIMIT 0"  # noqa: S608 - a quoted name
         kind = type_to_sql(call.plan(probe).schema.field(0).type)
         changes.append(f"ADD COLUMN {column_sql(name)} {kind} AS {call.expression(computed)}")
-    return _altered(call, changes)
+    return _alter(call, changes)
 
 
 def alter_columns(call: RestCall) -> RestAnswer:
@@ -204,16 +204,16 @@ def alter_columns(call: RestCall) -> RestAnswer:
         if nullable is not None:
             changes.append(f"ALTER COLUMN {column} {'DROP' if nullable else 'SET'} NOT NULL")
         if rename is not None:
-            changes.append(f"RENAME COLUMN {column} TO {quoted(rename)}")
-    return _altered(call, changes)
+            changes.append(f"RENAME COLUMN {column} TO {quote_parts(rename)}")
+    return _alter(call, changes)
 
 
 def drop_columns(call: RestCall) -> RestAnswer:
     """Drop columns."""
-    return _altered(call, [f"DROP COLUMN {column_sql(name)}" for name in call.value("columns", list)])
+    return _alter(call, [f"DROP COLUMN {column_sql(name)}" for name in call.value("columns", list)])
 
 
-def _altered(call: RestCall, changes: list[str]) -> RestAnswer:
+def _alter(call: RestCall, changes: list[str]) -> RestAnswer:
     if not changes:
         raise InvalidInput("the request changes no column; expected one at least")
     call.run(f"ALTER TABLE {call.target.sql} {', '.join(changes)}")

@@ -39,10 +39,10 @@ def parse_text_query(body: object) -> TextQuery | None:
     found = body.get("query")
     if isinstance(found, str):
         return TextQuery(found, tuple(body.get("columns") or ()), {"syntax": "words"})
-    return _structured(found)
+    return _read_query(found)
 
 
-def _structured(query: object) -> TextQuery:
+def _read_query(query: object) -> TextQuery:
     kind, said = _only(query)
     match kind:
         case "match" if said.get("fuzziness") is not None and _boost(said) == 1:
@@ -89,7 +89,7 @@ def _text(kind: str, said: Mapping[str, Any], columns: set[str], depth: int) -> 
     columns.update(_column(said))
     match kind:
         case "match":
-            words = [f"{_escaped(word)}{_edits(said, word)}" for word in _terms(said).split()]
+            words = [f"{_escape(word)}{_edits(said, word)}" for word in _terms(said).split()]
             joined = (" AND " if _is_and(said) else " ").join(words)
             boost = _boost(said)
             return f"({joined})" if boost == 1 else f"({joined})^{boost:g}"
@@ -160,5 +160,5 @@ def _edits(said: Mapping[str, Any], word: str) -> str:
     return f"~{count}" if count else ""
 
 
-def _escaped(word: str) -> str:
+def _escape(word: str) -> str:
     return f'"{word}"' if word in _OPERATORS else _SPECIAL.sub(r"\\\1", word)

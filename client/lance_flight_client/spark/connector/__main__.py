@@ -16,7 +16,7 @@ from lance_flight_client.spark.connector.methods import METHODS
 _THREADS = 16
 
 
-def answered(line: str) -> dict[str, Any]:
+def answer_request(line: str) -> dict[str, Any]:
     """Return the answer to a request: its number with a result, or with the code and message of an error."""
     request = json.loads(line)
     try:
@@ -30,7 +30,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     lock = Lock()
 
     def answer(line: str) -> None:
-        text = json.dumps(answered(line))
+        text = json.dumps(answer_request(line))
         with lock:
             print(text, file=answers, flush=True)
 

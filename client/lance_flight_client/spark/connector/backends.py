@@ -15,7 +15,7 @@ from lance_flight.errors import InvalidInput
 from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.flight import certificates
-from lance_flight_client.spark.options import parted
+from lance_flight_client.spark.options import split_options
 
 _LANES = 2
 _CATALOGS = 16
@@ -38,7 +38,7 @@ class RootBackend:
     """Runs SQL in this process over the tables of a root."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        plain, storage = parted(options)
+        plain, storage = split_options(options)
         self.root = Root(store_of(plain["root"], storage))
         self._engine = Engine(self.root, target_partitions=_LANES)
 
@@ -53,7 +53,7 @@ class ServerBackend:
     """Has a server run SQL, over one connection."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options, _ = parted(options)
+        self._options, _ = split_options(options)
         self._lock = Lock()
 
     @cached_property

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types
 from pyspark.sql.types import StructType
 
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.types import spark_schema
 
 Node = Mapping[str, Any]
@@ -85,7 +85,7 @@ class Conditions:
         """Return a predicate as a condition that is TRUE for the same rows; None for one that has no such condition."""
         name, arguments = str(node.get("function")), node.get("arguments", [])
         if name in _COMPARISONS:
-            return self._compared(_COMPARISONS[name], *arguments)
+            return self._compare(_COMPARISONS[name], *arguments)
         known = _CALLS.get(name)
         return None if known is None else known(self, arguments)
 
@@ -96,9 +96,9 @@ class Conditions:
         found = [condition for condition in map(self.sql, plain) if condition is not None]
         return " AND ".join(f"({condition})" for condition in found) or None
 
-    def _compared(self, sign: str, left: Node, right: Node) -> str | None:
+    def _compare(self, sign: str, left: Node, right: Node) -> str | None:
         if "literal" in left and ("column" in right or right.get("function") == "EXTRACT"):
-            return self._compared(_TURNED[sign], right, left)
+            return self._compare(_TURNED[sign], right, left)
         if left.get("function") == "EXTRACT":
             return self._part_compared(sign, left, right)
         column = self._column(left)
@@ -123,7 +123,7 @@ class Conditions:
 
     def _column(self, node: Node) -> str | None:
         path = node.get("column", ())
-        return quoted(path[0]) if len(path) == 1 and path[0] in self.fields else None
+        return quote_name(path[0]) if len(path) == 1 and path[0] in self.fields else None
 
     def _is_compared(self, node: Node) -> bool:
         return "literal" in node or node["column"][0] in self.compared
@@ -151,7 +151,7 @@ class Conditions:
         column = self._column(arguments[0])
         return None if column is None else f"{column} {words}"
 
-    def _joined(self, arguments: Sequence[Node], word: str) -> str | None:
+    def _join(self, arguments: Sequence[Node], word: str) -> str | None:
         parts = [self.sql(argument) for argument in arguments]
         return None if None in parts else f" {word} ".join(f"({part})" for part in parts)
 
@@ -161,7 +161,7 @@ class Conditions:
 
     def _same(self, arguments: Sequence[Node]) -> str | None:
         left, right = arguments
-        equal = self._compared("=", left, right)
+        equal = self._compare("=", left, right)
         if equal is None or ("column" in left and "column" in right):
             return None
         return f"coalesce({equal}, FALSE)"
@@ -222,8 +222,8 @@ _CALLS: Mapping[str, Callable[[Conditions, Sequence[Node]], str | None]] = Mappi
         "IN": lambda self, given: self._in(given),
         "IS_NULL": lambda self, given: self._null(given, "IS NULL"),
         "IS_NOT_NULL": lambda self, given: self._null(given, "IS NOT NULL"),
-        "AND": lambda self, given: self._joined(given, "AND"),
-        "OR": lambda self, given: self._joined(given, "OR"),
+        "AND": lambda self, given: self._join(given, "AND"),
+        "OR": lambda self, given: self._join(given, "OR"),
         "NOT": lambda self, given: self._not(given),
         "STARTS_WITH": lambda self, given: self._text(given, "starts_with"),
         "ENDS_WITH": lambda self, given: self._text(given, "ends_with"),

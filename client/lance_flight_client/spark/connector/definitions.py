@@ -16,7 +16,7 @@ from lance_flight.model.spec import Expression
 from pyspark.sql import types as spark
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.conditions import Node, literal
 from lance_flight_client.spark.connector.jvm import code_of
@@ -92,7 +92,7 @@ def _column(column: Mapping[str, Any]) -> str:
     kind = _parse_type(column["type"])
     _check_inside((column["name"],), kind)
     return (
-        f"{quoted(column['name'])} {type_words(kind)}"
+        f"{quote_name(column['name'])} {type_words(kind)}"
         + " NOT NULL" * (not column["nullable"])
         + (f" DEFAULT {_value(default)}" if default is not None else "")
         + (f" COMMENT {text(comment)}" if comment is not None else "")
@@ -147,7 +147,7 @@ def type_words(kind: spark.DataType) -> str:
         case spark.ArrayType():
             return f"ARRAY<{type_words(kind.elementType)}>"
         case spark.StructType():
-            return f"STRUCT<{', '.join(f'{quoted(column.name)} {type_words(column.dataType)}' for column in kind)}>"
+            return f"STRUCT<{', '.join(f'{quote_name(column.name)} {type_words(column.dataType)}' for column in kind)}>"
     if type(kind).__name__ == "TimeType":
         return "TIME"
     words = _TYPES.get(type(kind))
@@ -175,25 +175,25 @@ def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
 
 def _argument(node: Node) -> str:
     if "column" in node:
-        return ".".join(map(quoted, node["column"]))
+        return ".".join(map(quote_name, node["column"]))
     found = None if node.get("literal") is None else literal(node["type"], node["literal"])
     if found is None:
         raise InvalidInput("PARTITIONED BY: expected columns, numbers and texts as arguments of a transform")
     return found
 
 
-def described(columns: spark.StructType, known: Iterable[Mapping[str, str | None]]) -> spark.StructType:
+def describe_columns(columns: spark.StructType, known: Iterable[Mapping[str, str | None]]) -> spark.StructType:
     """Return columns with their comments, and with the default values that Spark puts into a row which names none for them.
 
     >>> columns = spark.StructType([spark.StructField("n", spark.LongType())])
-    >>> described(columns, [{"name": "n", "default": "3", "comment": "few"}]).fields[0].metadata["CURRENT_DEFAULT"]
+    >>> describe_columns(columns, [{"name": "n", "default": "3", "comment": "few"}]).fields[0].metadata["CURRENT_DEFAULT"]
     "CAST('3' AS bigint)"
     """
     by_name = {schema["name"]: schema for schema in known}
-    return spark.StructType([_described(column, by_name.get(column.name, {})) for column in columns])
+    return spark.StructType([_describe_column(column, by_name.get(column.name, {})) for column in columns])
 
 
-def _described(column: spark.StructField, known: Mapping[str, str | None]) -> spark.StructField:
+def _describe_column(column: spark.StructField, known: Mapping[str, str | None]) -> spark.StructField:
     metadata, default, comment = dict(column.metadata or {}), known.get("default"), known.get("comment")
     if default is not None:
         escaped = default.replace("\\", "\\\\").replace("'", "\\'")
@@ -216,7 +216,7 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
     return statements[0]
 
 
-def dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def list_dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the paths of columns that changes drop."""
     return [tuple(change["column"]) for change in changes if change["change"] == "drop"]
 
@@ -266,7 +266,7 @@ def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def _added(change: Mapping[str, Any]) -> str:
+def _add_column(change: Mapping[str, Any]) -> str:
     if change.get("position") is not None:
         raise Unsupported("ADD COLUMN … FIRST | AFTER: expected no place; a new column is the last one")
     default, comment, kind = change.get("default"), change.get("comment"), _parse_type(change["type"])
@@ -279,19 +279,19 @@ def _added(change: Mapping[str, Any]) -> str:
     )
 
 
-def _commented(change: Mapping[str, Any]) -> str:
+def _comment_column(change: Mapping[str, Any]) -> str:
     return f"ALTER COLUMN {_path(change)} COMMENT {text(change['comment'])}"
 
 
-def _renamed(change: Mapping[str, Any]) -> str:
-    return f"RENAME COLUMN {_path(change)} TO {quoted(change['to'])}"
+def _rename_column(change: Mapping[str, Any]) -> str:
+    return f"RENAME COLUMN {_path(change)} TO {quote_name(change['to'])}"
 
 
-def _dropped(change: Mapping[str, Any]) -> str:
+def _drop_column(change: Mapping[str, Any]) -> str:
     return f"DROP COLUMN {_path(change)}"
 
 
-def _retyped(change: Mapping[str, Any]) -> str:
+def _retype_column(change: Mapping[str, Any]) -> str:
     return f"ALTER COLUMN {_path(change)} TYPE {type_words(_parse_type(change['type']))}"
 
 
@@ -316,17 +316,17 @@ def _unknown(table: str, change: Mapping[str, Any]) -> str:
 
 
 def _path(change: Mapping[str, Any]) -> str:
-    return ".".join(map(quoted, change["column"]))
+    return ".".join(map(quote_name, change["column"]))
 
 
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
     {
-        "add": _added,
-        "comment": _commented,
-        "drop": _dropped,
+        "add": _add_column,
+        "comment": _comment_column,
+        "drop": _drop_column,
         "nullable": _nullable,
-        "rename": _renamed,
-        "type": _retyped,
+        "rename": _rename_column,
+        "type": _retype_column,
     }
 )
 """Changes of columns as parts of one ALTER TABLE."""
@@ -353,7 +353,7 @@ class TableDescription:
 def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableDescription:
     """Describe what a name means."""
     if isinstance(relation, DirectTable):
-        _, snapshot = relation.plan.checked()
+        _, snapshot = relation.plan.open_table()
         return _of_snapshot(snapshot)
     partitioning = _partitioning(backend, name) if isinstance(relation, ServerTable) and relation.is_partitioned else []
     return TableDescription(partitioning, _comment(backend, name), _columns(backend, name))
@@ -407,7 +407,7 @@ def _comment(backend: SqlRunner, table: NamedTable) -> str | None:
 def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
     sql = (
         "SELECT transform, expression, source_columns FROM"  # noqa: S608 - quoted
-        f" {quoted(table.db_schema)}.{quoted(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
+        f" {quote_name(table.db_schema)}.{quote_name(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
     )
     try:
         return _whole(_parse_field(row) for row in backend.rows(sql).to_pylist())

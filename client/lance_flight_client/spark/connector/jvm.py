@@ -140,11 +140,11 @@ Arguments = Mapping[str, Any]
 """Arguments of a request, as JSON has them."""
 
 
-def pickled(value: Any) -> str:
+def pickle_handle(value: Any) -> str:
     """Return a value for the JVM to keep."""
     return base64.b64encode(PICKLER.dumps(value)).decode()
 
 
-def unpickled(handle: str) -> Any:
+def unpickle_handle(handle: str) -> Any:
     """Return the value of a handle, which this process or one like it has made."""
     return PICKLER.loads(base64.b64decode(handle))

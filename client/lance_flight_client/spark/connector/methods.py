@@ -13,15 +13,15 @@ from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupp
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector import definitions, streams, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
-from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickled, unpickled
+from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickle_handle, unpickle_handle
 from lance_flight_client.spark.connector.procedures import PROCEDURES
 from lance_flight_client.spark.connector.procedures import call as run_procedure
-from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, grouped, query, to_json
+from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
     NEWEST,
     DirectTable,
@@ -31,7 +31,7 @@ from lance_flight_client.spark.connector.relations import (
     ServerTable,
     described_columns,
     kind_of,
-    limited,
+    limit_rows,
     load,
     relation_of,
     text,
@@ -64,7 +64,7 @@ def schema_of(namespace: Sequence[str]) -> str:
     return ".".join(namespace) or "public"
 
 
-def named(given: Arguments) -> NamedTable:
+def requested_table(given: Arguments) -> NamedTable:
     """Return the table that a request names."""
     return NamedTable(schema_of(given["namespace"]), given["name"])
 
@@ -86,15 +86,15 @@ def load_namespace(given: Arguments) -> dict[str, str]:
 
 def list_tables(given: Arguments) -> list[str]:
     """Return the tables of a namespace; views are listed where Spark asks for views."""
-    return _listed(given, "table_type <> 'VIEW'")
+    return _list_names(given, "table_type <> 'VIEW'")
 
 
 def list_views(given: Arguments) -> list[str]:
     """Return the views of a namespace."""
-    return _listed(given, "table_type = 'VIEW'")
+    return _list_names(given, "table_type = 'VIEW'")
 
 
-def _listed(given: Arguments, condition: str) -> list[str]:
+def _list_names(given: Arguments, condition: str) -> list[str]:
     load_namespace(given)
     sql = (
         f"SELECT table_name FROM information_schema.tables WHERE {condition} AND table_schema ="  # noqa: S608 - quoted
@@ -105,11 +105,11 @@ def _listed(given: Arguments, condition: str) -> list[str]:
 
 def load_table(given: Arguments) -> dict[str, Any]:
     """Return a table at a point of its history: columns, partition fields, and the handle by which it is scanned."""
-    name = named(given)
+    name = requested_table(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
     said = describe(backend(given), name, relation)
-    answer = described(name, relation, definitions.described(described_columns(relation), said.columns))
+    answer = describe_table(name, relation, definitions.describe_columns(described_columns(relation), said.columns))
     comment = {} if said.comment is None else {"comment": said.comment}
     return {
         **answer,
@@ -119,12 +119,12 @@ def load_table(given: Arguments) -> dict[str, Any]:
     }
 
 
-def described(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
+def describe_table(name: NamedTable, relation: Relation, columns: StructType) -> dict[str, Any]:
     """Return what Spark is told of a table, but for its partition fields."""
     return {
         "name": f"{name.db_schema}.{name.name}",
         "schema": columns.json(),
-        "handle": pickled(relation),
+        "handle": pickle_handle(relation),
         "partitioning": [],
         "properties": {"provider": "lance_flight"},
         "takes_rows": isinstance(relation, DirectTable | ServerTable | NewTable | NewServerTable),
@@ -133,13 +133,13 @@ def described(name: NamedTable, relation: Relation, columns: StructType) -> dict
 
 def create_table(given: Arguments) -> None:
     """Make a table."""
-    backend(given).run(definitions.create_table(qualified(given), given))
+    backend(given).run(definitions.create_table(qualified_name(given), given))
 
 
 def stage_table(given: Arguments) -> dict[str, Any]:
     """Begin to make a table, which takes rows and has no name before `end_table`."""
-    key, relation = writes.stage(given["options"], named(given), given)
-    return {**described(named(given), relation, spark_schema(relation.source)), "staged": key}
+    key, relation = writes.stage(given["options"], requested_table(given), given)
+    return {**describe_table(requested_table(given), relation, spark_schema(relation.source)), "staged": key}
 
 
 def end_table(given: Arguments) -> None:
@@ -153,56 +153,56 @@ def alter_table(given: Arguments) -> None:
     if not changes:
         # DROP COLUMN IF EXISTS of one that is not there.
         return
-    paths = definitions.dropped(changes)
+    paths = definitions.list_dropped(changes)
     if paths or any(len(change.get("column", ())) > 1 for change in changes):
-        relation = load(given["options"], backend(given), named(given))
-        definitions.check_sources(describe(backend(given), named(given), relation).partitioning, paths)
+        relation = load(given["options"], backend(given), requested_table(given))
+        definitions.check_sources(describe(backend(given), requested_table(given), relation).partitioning, paths)
         changes = definitions.with_stored_paths(changes, relation.source)
-    backend(given).run(definitions.alterations(qualified(given), changes))
+    backend(given).run(definitions.alterations(qualified_name(given), changes))
 
 
 def drop_table(given: Arguments) -> bool:
     """Drop a table; return whether there was one. A view is refused: Spark says nothing where False is returned for what it has loaded."""
-    kind = kind_of(backend(given), named(given))
+    kind = kind_of(backend(given), requested_table(given))
     if kind == "VIEW":
         raise InvalidInput(f"{given['name']!r} is a view; expected DROP VIEW, or CALL … .system.drop_view('…')")
     if kind is None:
         return False
-    backend(given).run(f"DROP TABLE {qualified(given)}")
+    backend(given).run(f"DROP TABLE {qualified_name(given)}")
     return True
 
 
 def drop_view(given: Arguments) -> bool:
     """Drop a view; return whether there was one."""
-    if kind_of(backend(given), named(given)) != "VIEW":
+    if kind_of(backend(given), requested_table(given)) != "VIEW":
         return False
-    backend(given).run(f"DROP VIEW {qualified(given)}")
+    backend(given).run(f"DROP VIEW {qualified_name(given)}")
     return True
 
 
 def rename_table(given: Arguments) -> None:
     """Rename a table within its schema."""
-    schema, to = named(given).db_schema, schema_of(given["to_namespace"])
+    schema, to = requested_table(given).db_schema, schema_of(given["to_namespace"])
     # Spark gives the new name without a catalog as one of no namespace.
     if given["to_namespace"] and to != schema:
         raise Unsupported(f"table {given['name']!r} cannot be moved to schema {to!r}; expected a name in {schema!r}")
-    backend(given).run(f"ALTER TABLE {qualified(given)} RENAME TO {quoted(given['to'])}")
+    backend(given).run(f"ALTER TABLE {qualified_name(given)} RENAME TO {quote_name(given['to'])}")
 
 
 def create_namespace(given: Arguments) -> None:
     """Make a schema."""
-    backend(given).run(f"CREATE SCHEMA {quoted(schema_of(given['namespace']))}")
+    backend(given).run(f"CREATE SCHEMA {quote_name(schema_of(given['namespace']))}")
 
 
 def drop_namespace(given: Arguments) -> None:
     """Drop an empty schema."""
-    backend(given).run(f"DROP SCHEMA {quoted(schema_of(given['namespace']))}")
+    backend(given).run(f"DROP SCHEMA {quote_name(schema_of(given['namespace']))}")
 
 
-def qualified(given: Arguments) -> str:
+def qualified_name(given: Arguments) -> str:
     """Return the table that a request names, as SQL has it."""
-    table = named(given)
-    return f"{quoted(table.db_schema)}.{quoted(table.name)}"
+    table = requested_table(given)
+    return f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
 
 
 def read_with_options(given: Arguments) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def read_with_options(given: Arguments) -> dict[str, Any]:
         )
     except (LanceFlightError, ServerError) as exc:
         return {"handle": given["handle"], "refused": failure(exc)}
-    return {"handle": pickled(found), "is_pinned": given["is_pinned"] or found is not relation}
+    return {"handle": pickle_handle(found), "is_pinned": given["is_pinned"] or found is not relation}
 
 
 def check_row_options(given: Arguments) -> None:
@@ -254,13 +254,13 @@ def push_aggregates(given: Arguments) -> dict[str, Any] | None:
     if rows is not None:
         return {"schema": schema, "rows": to_json(rows, asked.schema)}
     aggregated = query(relation, predicates, asked)
-    return None if aggregated is None else {"schema": schema, "handle": pickled(aggregated), "partitioning": []}
+    return None if aggregated is None else {"schema": schema, "handle": pickle_handle(aggregated), "partitioning": []}
 
 
 def push_limit(given: Arguments) -> dict[str, Any] | None:
     """Return the handle of a relation that reads as many rows as a LIMIT needs; None where there is none."""
-    found = limited(relation_of(given), given["limit"])
-    return None if found is None else {"handle": pickled(found), "partitioning": []}
+    found = limit_rows(relation_of(given), given["limit"])
+    return None if found is None else {"handle": pickle_handle(found), "partitioning": []}
 
 
 def plan_scan(given: Arguments) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     if isinstance(planned, DirectPlan):
         return _planned_tasks(planned, most_groups(given))
     return {
-        "portions": [pickled(portion) for portion in planned.portions()],
+        "portions": [pickle_handle(portion) for portion in planned.portions()],
         "keys": [],
         "values": [],
         "rows": rows_of(relation, planned),
@@ -281,11 +281,11 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
 
 def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
     """Plan the tasks of a scan that reads the files of a root, from one look at which partitions are left."""
-    found, partitions = planned.found(), planned.options.partitions
-    tasks = grouped(planned, found, most if partitions is None else min(most, partitions))
+    found, partitions = planned.plan_tables(), planned.options.partitions
+    tasks = group_tasks(planned, found, most if partitions is None else min(most, partitions))
     pruning = found.planned.pruning
     return {
-        "portions": [pickled(portion) for portion in (tasks.portions if tasks else planned.portions_of(found))],
+        "portions": [pickle_handle(portion) for portion in (tasks.portions if tasks else planned.portions_of(found))],
         "keys": [key.to_json() for key in tasks.keys] if tasks else [],
         "values": tasks.values if tasks else [],
         "rows": tasks.rows if tasks else sum(row_counts([piece.part.table for piece in found.pieces])),
@@ -299,7 +299,7 @@ def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
     condition = condition_of(relation, given["predicates"])
     planned = writes.replaced_rows(relation, given["columns"], condition)
     return {
-        "portions": [pickled(portion) for portion in planned.portions],
+        "portions": [pickle_handle(portion) for portion in planned.portions],
         "keys": [],
         "values": [],
         "rows": planned.rows,
@@ -331,17 +331,17 @@ def begin_write(given: Arguments) -> dict[str, Any]:
     planned = writes.begun(
         relation, schema, Replaces(given["replaces"]), given["predicates"], options=options, compared=compared
     )
-    return {**writes.tasks(planned), "write": pickled(writes.TableWrite(planned, options))}
+    return {**writes.tasks(planned), "write": pickle_handle(writes.TableWrite(planned, options))}
 
 
 def commit_write(given: Arguments) -> None:
     """Commit what the tasks of a write have written."""
-    writes.commit(unpickled(given["write"]), writes.messages_of(given["messages"]), given.get("read"))
+    writes.commit(unpickle_handle(given["write"]), writes.messages_of(given["messages"]), given.get("read"))
 
 
 def abort_write(given: Arguments) -> None:
     """Remove what the tasks of a write have written."""
-    writes.abort(unpickled(given["write"]), writes.messages_of(given["messages"]))
+    writes.abort(unpickle_handle(given["write"]), writes.messages_of(given["messages"]))
 
 
 def can_delete(given: Arguments) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_flight.errors import InvalidInput, NotFound
 from lance_flight.model.operations import OPERATIONS, Name
 
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.options import OptionReading
 
@@ -26,12 +26,12 @@ def _table(given: str) -> str:
     found = reading.table("table")
     if found is None:
         raise InvalidInput("; ".join(reading.problems))
-    return f"{quoted(found.db_schema)}.{quoted(found.name)}"
+    return f"{quote_name(found.db_schema)}.{quote_name(found.name)}"
 
 
 def _point(given: str) -> str:
     """Return a version, or the name of a tag."""
-    return given if given.isdecimal() else quoted(given)
+    return given if given.isdecimal() else quote_name(given)
 
 
 def _number(given: str) -> str:
@@ -47,15 +47,15 @@ def _switch(given: str) -> str | None:
 
 
 _KINDS: Mapping[object, Callable[[str], str | None]] = MappingProxyType(
-    {float: _number, bool: _switch, str: str, Name: quoted}
+    {float: _number, bool: _switch, str: str, Name: quote_name}
 )
 _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {
         "table": _table,
         "view": _table,
         "query": str,
-        "tag": quoted,
-        "branch": quoted,
+        "tag": quote_name,
+        "branch": quote_name,
         "version": _point,
         **{
             argument.name: _KINDS[argument.kind]

@@ -17,14 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import SpecTables
-from lance_flight.catalog.tables.sources import divided, row_counts
+from lance_flight.catalog.tables.sources import divide_rows, row_counts
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec
 from pyarrow import types
 
 from lance_flight_client.dataset.portions import ROWS_PER_TASK
 from lance_flight_client.dataset.views import PrunedTables
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.conditions import Conditions, Node
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, as_query, name_of
@@ -58,7 +58,7 @@ class Aggregation:
     def of(cls, source: pa.Schema, aggregates: Sequence[Node], keys: Sequence[Node]) -> Aggregation | None:
         """Return what Spark asks for; None where one of it may mean something else in SQL."""
         conditions = Conditions.over(source)
-        fields = [field for key in keys if (field := _compared(conditions, source, key)) is not None]
+        fields = [field for key in keys if (field := _comparable_column(conditions, source, key)) is not None]
         calls = [_call(conditions, source, place, aggregate) for place, aggregate in enumerate(aggregates)]
         known = [call for call in calls if call is not None]
         return cls(tuple(fields), tuple(known)) if (len(fields), len(known)) == (len(keys), len(aggregates)) else None
@@ -75,8 +75,8 @@ class Aggregation:
 
     def sql(self, name: str, condition: str | None) -> str:
         """Return the query for the rows of a relation, whose name is quoted."""
-        keys = ", ".join(quoted(field.name) for field in self.keys)
-        chosen = [f"{call.sql} AS {quoted(call.result.name)}" for call in self.calls]
+        keys = ", ".join(quote_name(field.name) for field in self.keys)
+        chosen = [f"{call.sql} AS {quote_name(call.result.name)}" for call in self.calls]
         where = "" if condition is None else f" WHERE {condition}"
         by = f" GROUP BY {keys}" if keys else ""
         return f"SELECT {', '.join([*filter(None, [keys]), *chosen])} FROM {name}{where}{by}"  # noqa: S608 - quoted
@@ -94,7 +94,7 @@ def _column(source: pa.Schema, node: Node) -> pa.Field | None:
     return source.field(path[0]) if len(path) == 1 and path[0] in source.names else None
 
 
-def _compared(conditions: Conditions, source: pa.Schema, node: Node) -> pa.Field | None:
+def _comparable_column(conditions: Conditions, source: pa.Schema, node: Node) -> pa.Field | None:
     """Return a column whose values Spark and SQL compare alike."""
     field = _column(source, node)
     return field if field is not None and field.name in conditions.compared else None
@@ -110,11 +110,11 @@ def _call(conditions: Conditions, source: pa.Schema, place: int, node: Node) -> 
     (of,) = arguments
     is_distinct = bool(node.get("distinct"))
     is_read = function == "COUNT" and not is_distinct
-    field = _column(source, of) if is_read else _compared(conditions, source, of)
+    field = _column(source, of) if is_read else _comparable_column(conditions, source, of)
     if field is None:
         return None
     kind = pa.int64() if function == "COUNT" else field.type
-    sql = f"{function.lower()}({'DISTINCT ' if is_distinct else ''}{quoted(field.name)})"
+    sql = f"{function.lower()}({'DISTINCT ' if is_distinct else ''}{quote_name(field.name)})"
     return AggregateCall(sql, pa.field(name, kind), is_distinct)
 
 
@@ -129,7 +129,7 @@ def answer(backend: SqlRunner, relation: Relation, predicates: Sequence[Node], a
     if isinstance(relation, ServerTable):
         return _from_metadata(backend, asked, asked.sql(name_of(relation), condition))
     if asked.counts_rows:
-        found = relation.where(condition).found()
+        found = relation.where(condition).plan_tables()
         rows = sum(row_counts([piece.part.table for piece in found.pieces])) if found.is_whole else None
         return (
             None if rows is None else pa.Table.from_arrays([pa.array([rows])] * len(asked.calls), schema=asked.schema)
@@ -138,7 +138,7 @@ def answer(backend: SqlRunner, relation: Relation, predicates: Sequence[Node], a
         # In SQL, tables without a fixed version are read as they are now.
         return None
     answered = _from_metadata(backend, asked, asked.sql(name_of(relation), condition))
-    relation.plan.checked()
+    relation.plan.open_table()
     return answered
 
 
@@ -235,7 +235,7 @@ class GroupedTasks:
     rows: int
 
 
-def grouped(plan: DirectPlan, found: PrunedTables, most: int) -> GroupedTasks | None:
+def group_tasks(plan: DirectPlan, found: PrunedTables, most: int) -> GroupedTasks | None:
     """Plan the tasks of a scan by its keys; None where it has none, more than `most`, or tables of several specs."""
     if plan.table.name.find("@") >= 0:
         return None
@@ -243,7 +243,7 @@ def grouped(plan: DirectPlan, found: PrunedTables, most: int) -> GroupedTasks | 
     used = [(tables, kept) for tables, kept in zip(snapshot.tables, found.planned.kept, strict=True) if len(kept)]
     if not snapshot.is_partitioned or len(used) > 1:
         return None
-    keys = list(reported(used[0][0].spec if used else snapshot.current_spec, snapshot.schema))
+    keys = list(reported_keys(used[0][0].spec if used else snapshot.current_spec, snapshot.schema))
     values = _key_values(keys, *used[0]) if used else []
     if not keys or len(set(values)) > most:
         return None
@@ -263,7 +263,7 @@ def _tasks(
     by_value: dict[tuple[Any, ...], list[list[Any]]] = {}
     for piece, rows, value in zip(found.pieces, counts, values, strict=True):
         tasks = by_value.setdefault(value, [[]])
-        for part, rows_of_part in divided(piece.part.table, rows, ROWS_PER_TASK):
+        for part, rows_of_part in divide_rows(piece.part.table, rows, ROWS_PER_TASK):
             if tasks[-1] and sum(known for _, known in tasks[-1]) + rows_of_part > ROWS_PER_TASK:
                 tasks.append([])
             tasks[-1].append((replace(piece, part=part), rows_of_part))
@@ -273,7 +273,7 @@ def _tasks(
     )
 
 
-def reported(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[ReportedKey]:
+def reported_keys(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[ReportedKey]:
     """Yield the keys that a spec's fields make; the others do not take part in joins."""
     moments: dict[str, dict[str, str]] = {}
     for field in spec.fields:

@@ -16,12 +16,12 @@ from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.model.naming import METADATA_NAMES
 from pyspark.sql.types import StructType
 
-from lance_flight_client.dataset.portions import TablePiece, balanced, tasks_for
+from lance_flight_client.dataset.portions import TablePiece, balance_tasks, tasks_for
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quoted
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark import reading
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
-from lance_flight_client.spark.connector.jvm import Arguments, code_of, unpickled
+from lance_flight_client.spark.connector.jvm import Arguments, code_of, unpickle_handle
 from lance_flight_client.spark.connector.table_options import TableReadOptions
 from lance_flight_client.spark.options import STORAGE, NamedTable, ReadOptions
 from lance_flight_client.spark.portions import DirectPortion
@@ -73,7 +73,7 @@ class DirectTable:
         return "@" not in self.plan.table.name
 
     def decides(self, condition: str) -> bool:
-        return self.where(condition).found().is_whole
+        return self.where(condition).plan_tables().is_whole
 
     def where(self, condition: str | None) -> reading.DirectPlan:
         """Return the read of the rows that fulfil a condition."""
@@ -183,7 +183,7 @@ def select(name: str, columns: Sequence[str], condition: str | None, limit: int 
     """Return the query for some columns and rows of a relation, whose name is quoted."""
     where = "" if condition is None else f" WHERE {condition}"
     most = "" if limit is None else f" LIMIT {limit}"
-    return f"SELECT {', '.join(map(quoted, columns))} FROM {name}{where}{most}"  # noqa: S608 - quoted
+    return f"SELECT {', '.join(map(quote_name, columns))} FROM {name}{where}{most}"  # noqa: S608 - quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
     # The name may hold a dot, or a quote: it is given as it is.
     given = replace(ReadOptions.parse({**of_reads(options), "table": "t"}), table=table, **at.option)
     try:
-        return _stored(options, backend, given, is_partitioned=kind == "PARTITIONED")
+        return _stored_relation(options, backend, given, is_partitioned=kind == "PARTITIONED")
     except (NotFound, ServerError) as exc:
         if code_of(exc) != "not_found":
             raise
@@ -242,13 +242,15 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
             raise
         branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
         try:
-            return _stored(options, backend, replace(given, table=branch, tag=None), is_partitioned=True)
+            return _stored_relation(options, backend, replace(given, table=branch, tag=None), is_partitioned=True)
         except (NotFound, ServerError):
             # The first error says which tags there are.
             raise exc from None
 
 
-def _stored(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, *, is_partitioned: bool) -> Relation:
+def _stored_relation(
+    options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, *, is_partitioned: bool
+) -> Relation:
     table = given.table or NamedTable("", "")
     if given.root is None and given.tag is not None:
         # A server takes it for a tag or a branch, and does not say which; versions have numbers on each of them.
@@ -276,7 +278,7 @@ def of_reads(options: Mapping[str, str]) -> dict[str, str]:
 def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
     if at != NEWEST:
         raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
-    name = f"{quoted(table.db_schema)}.{quoted(table.name)}"
+    name = f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
         return RootQuery(dict(options), name, source, is_small="$" in table.name)
@@ -316,7 +318,7 @@ def text(value: str) -> str:
 
 def relation_of(given: Arguments) -> Relation:
     """Return the relation that a request names by its handle."""
-    return cast("Relation", unpickled(given["handle"]))
+    return cast("Relation", unpickle_handle(given["handle"]))
 
 
 def with_options(
@@ -347,7 +349,7 @@ def _at(
         raise Unsupported(f"read of a table: option {name!r}; a view and a metadata table have no versions")
     if is_pinned:
         raise InvalidInput(f"read of a table: option {name!r} of a read AS OF another point; expected one of both")
-    found = load(catalog, backend, *_named(backend, table, options))
+    found = load(catalog, backend, *_read_options(backend, table, options))
     _check_columns(relation, found, f"{name} {value}", table)
     return found
 
@@ -359,7 +361,7 @@ def table_of(relation: Relation) -> NamedTable | None:
     return relation.options.table if isinstance(relation, ServerTable) else None
 
 
-def _named(backend: SqlRunner, table: NamedTable, options: TableReadOptions) -> tuple[NamedTable, Point]:
+def _read_options(backend: SqlRunner, table: NamedTable, options: TableReadOptions) -> tuple[NamedTable, Point]:
     """Return the table and the point that options name."""
     if options.snapshot is not None:
         return table, Point(version=str(options.snapshot))
@@ -375,8 +377,8 @@ def _named(backend: SqlRunner, table: NamedTable, options: TableReadOptions) -> 
 
 
 def _check_listed(backend: SqlRunner, table: NamedTable, kind: str, name: str) -> None:
-    listed = quoted(f"{table.name}${kind}{'es' if kind == 'branch' else 's'}")
-    sql = f"SELECT name FROM {quoted(table.db_schema)}.{listed}"  # noqa: S608 - quoted
+    listed = quote_name(f"{table.name}${kind}{'es' if kind == 'branch' else 's'}")
+    sql = f"SELECT name FROM {quote_name(table.db_schema)}.{listed}"  # noqa: S608 - quoted
     known = backend.rows(sql).column(0).to_pylist()
     if name not in known:
         raise NotFound.named(kind, name, known)
@@ -437,12 +439,12 @@ class LimitedPlan:
         return self.plan.schema
 
     def portions(self) -> Sequence[Portion]:
-        found = self.plan.found()
+        found = self.plan.plan_tables()
         if not found.is_whole:
             # How many rows of a table fulfil the condition is known to those who have read them.
             return self.plan.portions()
         counted = list(_enough(found.pieces, self.rows))
-        tasks = balanced(counted, tasks_for(min(self.rows, sum(rows for _, rows in counted)), None)) or [[]]
+        tasks = balance_tasks(counted, tasks_for(min(self.rows, sum(rows for _, rows in counted)), None)) or [[]]
         return [LimitedPortion(self.plan.portion(found, pieces), self.rows) for pieces in tasks]
 
 
@@ -475,7 +477,7 @@ class LimitedPortion:
                 return
 
 
-def limited(relation: Relation, rows: int) -> Relation | None:
+def limit_rows(relation: Relation, rows: int) -> Relation | None:
     """Return a relation whose scans need no more than so many rows; None where they read all in any case."""
     if isinstance(relation, DirectTable):
         return LimitedTable(relation, rows)
@@ -496,8 +498,8 @@ def name_of(relation: DirectTable | ServerTable) -> str:
     """Return the name of a table at its version, as SQL quotes it."""
     if isinstance(relation, DirectTable):
         table = relation.plan.table
-        return f"{quoted(table.db_schema)}.{quoted(f'{table.name}@{relation.plan.version}')}"
+        return f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}@{relation.plan.version}')}"
     if relation.options.table is None:
         raise AssertionError(relation)
     schema, name = relation.options.table
-    return f"{quoted(schema)}.{quoted(f'{name}@{relation.options.snapshot}')}"
+    return f"{quote_name(schema)}.{quote_name(f'{name}@{relation.options.snapshot}')}"

@@ -19,12 +19,12 @@ from pyarrow import flight
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
-from lance_flight_client.flight import ServerAccess, said, statement, temporary_ingest
-from lance_flight_client.parameters import quoted
+from lance_flight_client.flight import ServerAccess, raise_server_errors, statement, temporary_ingest
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.relations import ServerTable, text
 from lance_flight_client.spark.options import NamedTable, ReadOptions
 from lance_flight_client.spark.reading import access_of
-from lance_flight_client.spark.types import matched
+from lance_flight_client.spark.types import match_columns
 
 _LARGEST_BATCH = 4 << 20
 """Most bytes of a batch that is sent, unless it is one row."""
@@ -72,7 +72,7 @@ class SharedSession:
     def begin(cls, options: ReadOptions) -> SharedSession:
         """Begin a session: it is told by the token that a password was exchanged for, else by a cookie."""
         access, cookies = access_of(options), dict[str, str]()
-        with closing(access.connect(access.uri, [_Cookies(cookies)])) as client, said(access):
+        with closing(access.connect(access.uri, [_Cookies(cookies)])) as client, raise_server_errors(access):
             identity = access.identity(client)
             client.get_flight_info(statement("SELECT 1"), flight.FlightCallOptions(headers=identity))
         return cls(access, tuple(identity), cookies)
@@ -108,7 +108,10 @@ class SharedSession:
 
     @contextmanager
     def _client(self) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
-        with closing(self.access.connect(self.access.uri, [_Cookies(self.cookies)])) as client, said(self.access):
+        with (
+            closing(self.access.connect(self.access.uri, [_Cookies(self.cookies)])) as client,
+            raise_server_errors(self.access),
+        ):
             yield client, flight.FlightCallOptions(headers=list(self.headers))
 
 
@@ -154,7 +157,7 @@ class ServerWrite:
         try:
             table = relation.options.table or NamedTable("", "")
             begun = cls.within(
-                session, table, relation.source, schema, f"{quoted(table.db_schema)}.{quoted(table.name)}"
+                session, table, relation.source, schema, f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
             )
         except BaseException:
             session.close()
@@ -172,16 +175,16 @@ class ServerWrite:
         cls, session: SharedSession, table: NamedTable, source: pa.Schema, schema: StructType, like: str
     ) -> ServerWrite:
         """Begin a write of rows that are added to a table, with columns of `source`, which those of the table `like` are."""
-        names = matched(schema.names, source.names)
+        names = match_columns(schema.names, source.names)
         planned = cls(
             session=session,
             table=table,
             columns=pa.schema([source.field(name).remove_metadata() for name in names]),
             staged=f"spark_{secrets.token_hex(8)}",
         )
-        columns = ", ".join(map(quoted, names))
-        made = f"CREATE TEMPORARY TABLE {quoted(planned.staged)} PARTITIONED BY ({quoted(planned.mark)})"
-        session.run(f"{made} AS SELECT {columns}, '' AS {quoted(planned.mark)} FROM {like} WHERE false")  # noqa: S608 - quoted
+        columns = ", ".join(map(quote_name, names))
+        made = f"CREATE TEMPORARY TABLE {quote_name(planned.staged)} PARTITIONED BY ({quote_name(planned.mark)})"
+        session.run(f"{made} AS SELECT {columns}, '' AS {quote_name(planned.mark)} FROM {like} WHERE false")  # noqa: S608 - quoted
         return planned
 
     @property
@@ -191,7 +194,7 @@ class ServerWrite:
 
     @property
     def target(self) -> str:
-        return f"{quoted(self.table.db_schema)}.{quoted(self.table.name)}"
+        return f"{quote_name(self.table.db_schema)}.{quote_name(self.table.name)}"
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Sent:
         """Do the work of a task: send its rows under a mark of their own."""
@@ -215,18 +218,18 @@ class ServerWrite:
             self if self.replaces is not Replaces.READ or self.condition is not None else replace(self, condition=read)
         )
         if any(message.mark for message in sent) or self.replaces in {Replaces.TABLE, Replaces.READ}:
-            write.run(write.inserted(sent))
+            write.run(write.insert_statement(sent))
         self.session.close()
 
-    def inserted(self, sent: Sequence[Sent]) -> str:
+    def insert_statement(self, sent: Sequence[Sent]) -> str:
         """Return the statement that adds the rows of some tasks, or overwrites others by them."""
         marks = [message.mark for message in sent if message.mark is not None]
-        columns = ", ".join(map(quoted, self.columns.names))
-        where = f"{quoted(self.mark)} IN ({', '.join(map(text, marks))})" if marks else "false"
+        columns = ", ".join(map(quote_name, self.columns.names))
+        where = f"{quote_name(self.mark)} IN ({', '.join(map(text, marks))})" if marks else "false"
         is_overwriting = self.replaces is Replaces.PARTITIONS or not self._needs_room
         is_adding = self.replaces in {Replaces.NOTHING, Replaces.NOTHING_OF_READ}
         verb = "INSERT OVERWRITE" if is_overwriting and not is_adding else "INSERT INTO"
-        return f"{verb} {self.target} ({columns}) SELECT {columns} FROM public.{quoted(self.staged)} WHERE {where}"  # noqa: S608 - quoted
+        return f"{verb} {self.target} ({columns}) SELECT {columns} FROM public.{quote_name(self.staged)} WHERE {where}"  # noqa: S608 - quoted
 
     @property
     def _needs_room(self) -> bool:
@@ -255,8 +258,8 @@ class ServerWrite:
 
     def _check_unchanged(self, where: str) -> None:
         """Raise `SerializationFailure` if rows that this rests on were changed since the version that was read."""
-        newest = quoted(f"{self.table.name}$snapshots")
-        found = self.session.rows(f"SELECT max(version) FROM {quoted(self.table.db_schema)}.{newest}")  # noqa: S608 - quoted
+        newest = quote_name(f"{self.table.name}$snapshots")
+        found = self.session.rows(f"SELECT max(version) FROM {quote_name(self.table.db_schema)}.{newest}")  # noqa: S608 - quoted
         (version,) = found.column(0).to_pylist()
         if version == self.version:
             return

@@ -15,7 +15,7 @@ from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.connector import writes
-from lance_flight_client.spark.connector.jvm import Arguments, pickled, unpickled
+from lance_flight_client.spark.connector.jvm import Arguments, pickle_handle, unpickle_handle
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, relation_of
 from lance_flight_client.spark.connector.table_options import STREAMED, known_options
 from lance_flight_client.spark.options import OptionReading, StreamReadOptions
@@ -47,7 +47,7 @@ class BatchWrite:
     query: str
 
 
-def opened(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
+def stream_plan_of(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
     """Plan a stream of the rows of a table; `InvalidInput` for options that it does not have."""
     given = known_options(options, _OF_READS, _READING)
     reading = OptionReading(given)
@@ -74,9 +74,9 @@ def _direct(relation: Relation) -> DirectPlan:
 
 def open_stream(given: Arguments) -> dict[str, Any]:
     """Plan a stream of a table's rows: the plan that its further requests bring along, and the offset that it begins at."""
-    plan = opened(relation_of(given), given["stream_options"])
+    plan = stream_plan_of(relation_of(given), given["stream_options"])
     return {
-        "plan": pickled(plan),
+        "plan": pickle_handle(plan),
         "initial": BEGINNING.to_json(),
         "versions_per_trigger": plan.options.versions_per_trigger,
     }
@@ -85,7 +85,7 @@ def open_stream(given: Arguments) -> dict[str, Any]:
 def _history(given: Arguments) -> History:
     """Return the history of the stream that asks, which holds the lease of its batch until `close_stream`."""
     found = _RUNNING.get(given["stream"])
-    return _RUNNING.setdefault(given["stream"], History(unpickled(given["plan"]))) if found is None else found
+    return _RUNNING.setdefault(given["stream"], History(unpickle_handle(given["plan"]))) if found is None else found
 
 
 def newest_offset(given: Arguments) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def next_offset(given: Arguments) -> dict[str, Any]:
 def plan_batch(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a batch; what they read is kept from vacuum until `release_stream`."""
     portions = _history(given).portions(Offset.from_json(given["start"]), Offset.from_json(given["end"]))
-    return {"portions": [pickled(portion) for portion in portions], "keys": [], "values": []}
+    return {"portions": [pickle_handle(portion) for portion in portions], "keys": [], "values": []}
 
 
 def release_stream(given: Arguments) -> None:
@@ -126,23 +126,23 @@ def begin_batch(given: Arguments) -> dict[str, Any]:
     _direct(relation)
     schema = StructType.fromJson(json.loads(given["schema"]))
     planned = writes.begun_in_root(relation, schema, Replaces(given["replaces"]), ())
-    return {**writes.tasks(planned), "write": pickled(BatchWrite(planned, checked_stream(stream), query))}
+    return {**writes.tasks(planned), "write": pickle_handle(BatchWrite(planned, checked_stream(stream), query))}
 
 
 def commit_batch(given: Arguments) -> None:
     """Commit what the tasks of a batch have written, unless the table has the batch already."""
-    writer, messages = _ended(given)
+    writer, messages = _ended_batches(given)
     writer.commit(messages, given["batch"])
 
 
 def abort_batch(given: Arguments) -> None:
     """Remove what the tasks of a batch have written."""
-    writer, messages = _ended(given)
+    writer, messages = _ended_batches(given)
     writer.abort(messages, given["batch"])
 
 
-def _ended(given: Arguments) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
-    write: BatchWrite = unpickled(given["write"])
+def _ended_batches(given: Arguments) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
+    write: BatchWrite = unpickle_handle(given["write"])
     messages = [
         None if message is None else WrittenInBatch(planned=write.planned, query=write.query, parts=message.parts)
         for message in writes.messages_of(given["messages"])

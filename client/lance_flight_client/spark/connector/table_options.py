@@ -56,7 +56,7 @@ class TableReadOptions:
         >>> TableReadOptions.parse({"Snapshot": "12"}).points
         {'snapshot': 12}
         """
-        found: TableReadOptions = _parsed(cls, options, READ)
+        found: TableReadOptions = _parse(cls, options, READ)
         if len(found.points) > 1:
             raise InvalidInput(f"{READ}: expected one of {', '.join(found.points)}, not several")
         return found
@@ -82,7 +82,7 @@ class TableWriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> TableWriteOptions:
         """Read options as Spark gives them; `InvalidInput` names what is wrong with them."""
-        found: TableWriteOptions = _parsed(cls, options, WRITE)
+        found: TableWriteOptions = _parse(cls, options, WRITE)
         return found
 
 
@@ -108,7 +108,7 @@ def check_options(given: Collection[str], expected: Collection[str], way: str) -
         raise InvalidInput(f"{way}: option {name!r}; expected {', '.join(rest) or 'none'}")
 
 
-def _parsed(kind: type[Any], options: Mapping[str, str], way: str) -> Any:
+def _parse(kind: type[Any], options: Mapping[str, str], way: str) -> Any:
     reading = OptionReading(known_options(options, meanings(kind), way))
     found = kind(**reading.values(kind))
     if reading.problems:

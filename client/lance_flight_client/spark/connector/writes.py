@@ -18,12 +18,12 @@ from lance_flight.engine.statements.unpublished_table import UnpublishedTable
 from lance_flight.errors import AlreadyExists, Conflict, QueryFailed, Unsupported
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from lance_flight_client.dataset.portions import balanced, tasks_for
-from lance_flight_client.parameters import quoted
+from lance_flight_client.dataset.portions import balance_tasks, tasks_for
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import RootBackend, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import create_table
-from lance_flight_client.spark.connector.jvm import PICKLER, pickled
+from lance_flight_client.spark.connector.jvm import PICKLER, pickle_handle
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads
 from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession, check_changeable
 from lance_flight_client.spark.connector.table_options import TableWriteOptions
@@ -125,7 +125,7 @@ def stage(
     """Begin to make the table that a request defines; return the key by which it is ended, and what its rows are written to."""
     backend, key = backend_of(options), secrets.token_hex(8)
     kind = "OR REPLACE TABLE" if given["replace"] else "TABLE"
-    statement = create_table(f"{quoted(name.db_schema)}.{quoted(name.name)}", given, kind)
+    statement = create_table(f"{quote_name(name.db_schema)}.{quote_name(name.name)}", given, kind)
     if isinstance(backend, RootBackend):
         made = _STAGED[key] = UnpublishedTable(backend.root, statement)
         return key, NewTable(name.name, made.table.store, made.table.snapshot().schema.plain)
@@ -133,7 +133,7 @@ def stage(
         raise AlreadyExists(f"table {name.name!r} is there already")
     session = SharedSession.begin(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}))
     try:
-        like = quoted(f"spark_{key}")
+        like = quote_name(f"spark_{key}")
         session.run(create_table(like, given, "TEMPORARY TABLE"))
         columns = session.rows(f"SELECT * FROM public.{like}").schema  # noqa: S608 - quoted
     except BaseException:
@@ -223,10 +223,10 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
     if not plans:
         return planned
     oldest = min(plans, key=lambda plan: plan.version)
-    table, snapshot = oldest.checked()
+    table, snapshot = oldest.open_table()
     if planned.shared.branch != (None if table.branch is None else table.branch.name):
         return planned
-    read = sorted({found.object_id for plan in plans for found in plan.found().planned.tables})
+    read = sorted({found.object_id for plan in plans for found in plan.plan_tables().planned.tables})
     shared = SharedWrite.begin(table, snapshot.version)
     return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
 
@@ -270,7 +270,7 @@ def begun_in_root(
             "write to a table: option 'branch' of a change of some rows; expected an append, or an overwrite of partitions"
         )
     name = plan.table.name if options.branch is None else f"{plan.table.name}@{options.branch}"
-    table = f"{quoted(plan.table.db_schema)}.{quoted(name)}"
+    table = f"{quote_name(plan.table.db_schema)}.{quote_name(name)}"
     planned = planned_write(
         replace(
             WriteOptions.of(plan.options.root or "", table, plan.options.storage),
@@ -279,13 +279,13 @@ def begun_in_root(
         ),
         schema,
     )
-    return replace(planned, read=_overwritten(plan, predicates)) if predicates else planned
+    return replace(planned, read=_overwritten_tables(plan, predicates)) if predicates else planned
 
 
-def _overwritten(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _overwritten_tables(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the tables that hold the rows which fulfil predicates, and no others."""
     condition = Conditions.over(plan.source).all_of(predicates)
-    found = replace(plan, options=replace(plan.options, filter=condition)).found()
+    found = replace(plan, options=replace(plan.options, filter=condition)).plan_tables()
     if not found.is_whole:
         raise Unsupported(
             f"INSERT OVERWRITE of the rows where {condition} is not one of whole partitions; expected identity partition columns,"
@@ -309,7 +309,7 @@ def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.Record
 def tasks(planned: PlannedWrite | ServerWrite) -> dict[str, str]:
     """Return the tasks of a write for the JVM: their function, and the version of Python that it was pickled by."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {"python": version, "function": pickled((writing(planned), MESSAGE))}
+    return {"python": version, "function": pickle_handle((writing(planned), MESSAGE))}
 
 
 def messages_of(sent: Sequence[str | None]) -> list[Any]:
@@ -326,7 +326,7 @@ def commit(write: TableWrite, written: Sequence[Any], read: Any) -> None:
         if planned.new_table is None:
             planned.commit(written, read)
         else:
-            fill(planned.new_table, planned.inserted(written))
+            fill(planned.new_table, planned.insert_statement(written))
         return
     placed = planned if read is None else replace(planned, read=tuple(read))
     TableWriter(placed, commit_id=options.commit_id, report=options.report).commit(written)
@@ -350,7 +350,7 @@ def deletion(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str
     if table is None or condition is None:
         return None
     where = f" WHERE {condition}" * bool(condition)
-    return f"DELETE FROM {quoted(table.db_schema)}.{quoted(table.name)}{where}"  # noqa: S608 - quoted
+    return f"DELETE FROM {quote_name(table.db_schema)}.{quote_name(table.name)}{where}"  # noqa: S608 - quoted
 
 
 def exactly(source: pa.Schema, predicates: Sequence[Mapping[str, Any]]) -> str | None:
@@ -384,12 +384,12 @@ def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | N
     plan = relation.plan
     left = _tables(replace(plan, options=replace(plan.options, filter=condition)))
     whole = replace(plan, options=replace(plan.options, columns=tuple(columns), filter=None))
-    found = whole.found()
+    found = whole.plan_tables()
     pieces = [piece for piece, table in zip(found.pieces, found.planned.tables, strict=True) if table.object_id in left]
     counts = row_counts([piece.part.table for piece in pieces])
-    tasks = balanced(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
+    tasks = balance_tasks(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
     return ReplacedRows(whole.schema, [whole.portion(found, task) for task in tasks], sorted(left), sum(counts))
 
 
 def _tables(plan: DirectPlan) -> set[str]:
-    return {table.object_id for table in plan.found().planned.tables}
+    return {table.object_id for table in plan.plan_tables().planned.tables}

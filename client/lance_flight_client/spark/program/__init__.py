@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the argument parser, with every command and its arguments."""
-    top = _described(
+    top = _describe_program(
         argparse.ArgumentParser(prog=PROGRAM),
         "Use Lance Partitioned Namespaces in Spark's SQL, load files into them, and maintain them.",
         "sql lake",
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _described(command: argparse.ArgumentParser, says: str, *examples: str) -> argparse.ArgumentParser:
+def _describe_program(command: argparse.ArgumentParser, says: str, *examples: str) -> argparse.ArgumentParser:
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = says
     command.epilog = "\n".join(["examples:", *(f"  {PROGRAM} {example}" for example in examples)])
@@ -69,7 +69,7 @@ def _described(command: argparse.ArgumentParser, says: str, *examples: str) -> a
 
 
 def _sql(command: argparse.ArgumentParser) -> None:
-    _described(
+    _describe_program(
         command,
         "Start spark-sql, the SQL shell of the installed PySpark, with the tables of a root or a server as the catalog `lake`.\n"
         "Flags of this command stand before LAKE, those of spark-sql after it.",
@@ -82,7 +82,7 @@ def _sql(command: argparse.ArgumentParser) -> None:
 
 
 def _settings(command: argparse.ArgumentParser) -> None:
-    _described(
+    _describe_program(
         command,
         "Print settings of Spark, one in a line, for --properties-file of spark-sql, spark-shell, pyspark and spark-submit.",
         "settings lake > lake.conf",
@@ -110,7 +110,7 @@ def _catalog(command: argparse.ArgumentParser) -> None:
 
 
 def _ingest(command: argparse.ArgumentParser) -> None:
-    _described(
+    _describe_program(
         command,
         "Read files, and make all their rows visible in one commit. A job file says what is to be done, in the sections\n"
         "[source], [target], [write] and [spark]; flags overrule it, or stand alone. Whoever gives a commit id may run the\n"
@@ -142,7 +142,7 @@ def _argument(kind: SettingType) -> Mapping[str, Any]:
     return _ARGUMENTS.get(kind, {"metavar": kind.metavar})
 
 
-def _maintained(command: argparse.ArgumentParser) -> None:
+def _add_table_arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the table, and of the connections to it and to Spark."""
     command.set_defaults(module="maintain")
     command.add_argument("root", metavar="ROOT", help="directory or object-store URI")
@@ -154,19 +154,19 @@ def _maintained(command: argparse.ArgumentParser) -> None:
 
 def _operation(command: argparse.ArgumentParser, operation: Operation) -> None:
     """Declare an operation as the table of operations has it; the tasks of Spark do its work."""
-    _described(command, textwrap.fill(operation.means, 120), *operation.examples)
-    _maintained(command)
+    _describe_program(command, textwrap.fill(operation.means, 120), *operation.examples)
+    _add_table_arguments(command)
     add_arguments(command, operation.of_jobs)
 
 
 def _backfill(command: argparse.ArgumentParser) -> None:
-    _described(
+    _describe_program(
         command,
         "Add a column with its values, in one commit: those of an SQL expression (DataFusion's SQL) over the other columns.",
         'backfill lake flights speed "distance / (air_time / 60)"',
         'backfill lake flights late "dep_delay > 15" --type BOOLEAN',
     )
-    _maintained(command)
+    _add_table_arguments(command)
     command.add_argument("column", metavar="COLUMN", help="the column that is added")
     command.add_argument("expression", metavar="SQL", help="its value, over the columns of the same row")
     command.add_argument(
@@ -174,12 +174,12 @@ def _backfill(command: argparse.ArgumentParser) -> None:
     )
 
 
-def given(options: argparse.Namespace, setting: Setting) -> Any:
+def value_of_flag(options: argparse.Namespace, setting: Setting) -> Any:
     """Return what a flag says of a setting; None if it was not given.
 
     >>> from lance_flight_client.spark.job import SETTINGS
     >>> conf = next(setting for setting in SETTINGS if setting.flag == "--conf")
-    >>> given(argparse.Namespace(spark=["spark.master=local[2]"]), conf)
+    >>> value_of_flag(argparse.Namespace(spark=["spark.master=local[2]"]), conf)
     {'spark.master': 'local[2]'}
     """
     value = getattr(options, setting.key)

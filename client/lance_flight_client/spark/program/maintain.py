@@ -10,13 +10,15 @@ from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.spark import maintenance
 from lance_flight_client.spark.ingesting import PROGRESS, plain_errors, session
 from lance_flight_client.spark.job import SETTINGS
-from lance_flight_client.spark.program import given
+from lance_flight_client.spark.program import value_of_flag
 from lance_flight_client.terminal import TableMeter
 
 
 def run(options: argparse.Namespace) -> int:
     """Maintain a table; the status is 1 where it was looked at and is not sound."""
-    flags = {setting.key: given(options, setting) or {} for setting in SETTINGS if hasattr(options, setting.key)}
+    flags = {
+        setting.key: value_of_flag(options, setting) or {} for setting in SETTINGS if hasattr(options, setting.key)
+    }
     storage = flags["target.storage"]
     store_of(options.root, storage)
     # How far the work is, is said in partition tables.

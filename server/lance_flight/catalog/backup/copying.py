@@ -94,7 +94,7 @@ def in_parallel(work: Callable[[Any], object], items: Sequence[Any]) -> None:
 
 
 @contextmanager
-def locked(place: Store, name: str, what: str) -> Iterator[None]:
+def lock_file(place: Store, name: str, what: str) -> Iterator[None]:
     """Hold the lock on a file of a local place; `Conflict` where another process has it. Object stores have no locks."""
     if place.is_remote:
         yield

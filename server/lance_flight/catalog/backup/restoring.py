@@ -24,7 +24,7 @@ from lance_flight.catalog.backup.copying import (
     copy,
     digest_of,
     in_parallel,
-    locked,
+    lock_file,
     pieces,
     put,
     sizes_below,
@@ -124,12 +124,12 @@ def _moved_base(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
 
 
 def _of_bytes(number: int, payload: bytes) -> bytes:
-    return _encoded(number << 3 | BYTES) + _encoded(len(payload)) + payload
+    return _encode(number << 3 | BYTES) + _encode(len(payload)) + payload
 
 
-def _encoded(value: int) -> bytes:
+def _encode(value: int) -> bytes:
     more, low = divmod(value, MORE)
-    return bytes([low | MORE]) + _encoded(more) if more else bytes([low])
+    return bytes([low | MORE]) + _encode(more) if more else bytes([low])
 
 
 BEGUN = "restore-begun.json"
@@ -174,7 +174,7 @@ def restore(
     run = _Run(stored, manifest, root, request)
     resumed = run.find()
     if not dry_run:
-        with run.claimed():
+        with run.claim():
             failpoint("restore_begun")
             run.copy(progress)
             run.show()
@@ -227,7 +227,7 @@ class _Run:
         return False
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claim(self) -> Iterator[None]:
         """Begin, or take over what an earlier run began; `Conflict` where another process of this machine is at work on it."""
         place = self.work.child(PRIVATE)
         place.check_way(BEGUN)
@@ -239,7 +239,7 @@ class _Run:
             Path(place.uri).mkdir(parents=True, exist_ok=True)
         if BEGUN not in place.files():
             put(place, BEGUN, json.dumps(self.request).encode())
-        with locked(place, BEGUN, f"the restore of {self.root.name!r}"):
+        with lock_file(place, BEGUN, f"the restore of {self.root.name!r}"):
             yield
 
     def copy(self, progress: Progress | None) -> None:
@@ -324,9 +324,9 @@ class _Run:
         """Copy the file of a version, which names the directories that it reads from by their addresses in the old root."""
         content = b"".join(pieces(place, path))
         check_copy(file, *digest_of([content]))
-        put(self.work, file.path, with_base_paths(content, file.path, partial(self._moved, file)))
+        put(self.work, file.path, with_base_paths(content, file.path, partial(self._moved_address, file)))
 
-    def _moved(self, file: SavedFile, address: str) -> str:
+    def _moved_address(self, file: SavedFile, address: str) -> str:
         """Return the address in the new root of a directory of the old one."""
         relative = self.manifest.base_paths.get(address)
         table = file.path.partition(f"{VERSIONS}/")[0].partition("/tree/")[0].rstrip("/")

@@ -35,7 +35,7 @@ from lance_flight.catalog.backup.copying import (
     ids_in,
     in_parallel,
     is_whole,
-    locked,
+    lock_file,
     pieces,
     put,
     sizes_below,
@@ -149,7 +149,7 @@ def select(root: Root, rules: BackupRules) -> BackupSelection:
     for name in rules.exclude:
         root.table(name)
     selection = BackupSelection(SnapshotFiles(root.store))
-    read = [(name, *_leased(root, name, rules.at, selection)) for name in names]
+    read = [(name, *_lease_snapshot(root, name, rules.at, selection)) for name in names]
     for name, table, snapshot in read:
         selection.not_kept += (f"{name}: {line}" for line in not_kept(table, snapshot))
         selection.found.add(files_of(root.store, table, snapshot))
@@ -164,7 +164,9 @@ def select(root: Root, rules: BackupRules) -> BackupSelection:
     return selection
 
 
-def _leased(root: Root, name: TableName, at: int | str | None, selection: BackupSelection) -> tuple[Table, Snapshot]:
+def _lease_snapshot(
+    root: Root, name: TableName, at: int | str | None, selection: BackupSelection
+) -> tuple[Table, Snapshot]:
     table = root.table(name)
     if table.branch is not None:
         raise Unsupported(
@@ -273,7 +275,7 @@ def backup(
         on_total(sum(sizes.values()), len(sizes))
     since = None if rules.keep is None else now - timedelta(seconds=rules.keep)
     earlier = _held_earlier(target, since) if rules.incremental else {}
-    backup_id = _unfinished(target, rules.request(root.store))
+    backup_id = _find_unfinished(target, rules.request(root.store))
     run = _Run(
         root=root.store,
         target=target,
@@ -283,11 +285,11 @@ def backup(
         earlier=earlier,
     )
     if dry_run:
-        over = [] if since is None else _outdated(target, rules.selection(root.store), since)[0]
+        over = [] if since is None else _find_outdated(target, rules.selection(root.store), since)[0]
         removed = tuple(backup.manifest.id for backup in over)
-        return run.report(run.planned(), resumed=backup_id is not None, dry_run=True, removed=removed)
+        return run.report(run.plan(), resumed=backup_id is not None, dry_run=True, removed=removed)
     _remove_leftovers(target)
-    with _claimed(run.place, rules.request(root.store)):
+    with _claim(run.place, rules.request(root.store)):
         failpoint("backup_begun")
         manifest = run.copy(progress)
         if since is not None:
@@ -307,7 +309,7 @@ def prune(target: Store, selection: Mapping[str, object], since: datetime) -> tu
 
     Files that others need stay. Nothing is removed while a backup that began since then is not finished: it may rely on any.
     """
-    outdated, needed = _outdated(target, selection, since)
+    outdated, needed = _find_outdated(target, selection, since)
     for stored in outdated:
         target.child(stored.manifest.id).remove_files([MANIFEST_FILE])
     for backup_id in ids_in(target):
@@ -324,7 +326,7 @@ def prune(target: Store, selection: Mapping[str, object], since: datetime) -> tu
     return tuple(stored.manifest.id for stored in outdated)
 
 
-def _outdated(
+def _find_outdated(
     target: Store, selection: Mapping[str, object], since: datetime
 ) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
     """Return the backups of a selection that are over, and the files that all others need, each with the backup that holds it."""
@@ -417,7 +419,7 @@ class _Run:
         failpoint("backup_copied")
         return self.manifest([self.files[path] for path in sorted(self.files)])
 
-    def planned(self) -> BackupManifest:
+    def plan(self) -> BackupManifest:
         """Return the manifest without checksums, and count what would be copied."""
         self.copied = {path: size for path, size in self.sizes.items() if self.held(path) is None}
         return self.manifest(SavedFile(path=path, size=size, sha256="") for path, size in self.sizes.items())
@@ -493,7 +495,7 @@ def _held_earlier(target: Store, since: datetime | None) -> dict[str, SavedFile]
     return found
 
 
-def _unfinished(target: Store, request: Mapping[str, object]) -> str | None:
+def _find_unfinished(target: Store, request: Mapping[str, object]) -> str | None:
     """Return the newest unfinished backup of the same command."""
     for backup_id in reversed(ids_in(target)):
         place = target.child(backup_id)
@@ -523,13 +525,13 @@ def _check_apart(root: Store, target: Store) -> None:
 
 
 @contextmanager
-def _claimed(place: Store, request: Mapping[str, object]) -> Iterator[None]:
+def _claim(place: Store, request: Mapping[str, object]) -> Iterator[None]:
     """Begin or take over an unfinished backup; `Conflict` where another process of this machine is at work on it."""
     if not place.is_remote:
         Path(place.uri).mkdir(parents=True, exist_ok=True)
     if BEGUN_FILE not in place.files():
         put(place, BEGUN_FILE, json.dumps(request).encode())
-    with locked(place, BEGUN_FILE, f"backup {place.name!r}"):
+    with lock_file(place, BEGUN_FILE, f"backup {place.name!r}"):
         if MANIFEST_FILE in place.files():
             raise Conflict(
                 f"another process has just finished backup {place.name!r}; expected the command to be run again"

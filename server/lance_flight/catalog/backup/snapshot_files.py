@@ -97,7 +97,7 @@ def version_files(root: Store, place: Store, dataset: LanceDataset) -> SnapshotF
         for fragment in dataset.get_fragments()
         for file in fragment.metadata.files
     }
-    for base, path in _tracked(place, dataset):
+    for base, path in _tracked_files(place, dataset):
         directory = found.base_paths.get(base) or _below(root, place, base, location)
         found.files[_join(directory, path)] = stored.get(PurePosixPath(path).name) if "data/" in path else None
     if has_extension(dataset):
@@ -135,7 +135,7 @@ def _add_ancestors(found: SnapshotFiles, place: Store, branch: str) -> None:
     found.add(version_files(found.root, place, newest))
 
 
-def _tracked(place: Store, dataset: LanceDataset) -> list[tuple[str, str]]:
+def _tracked_files(place: Store, dataset: LanceDataset) -> list[tuple[str, str]]:
     """Return the files that a version refers to, itself and its transaction among them: the address of a directory, and a path."""
     version = int(dataset.version)
 

@@ -96,7 +96,7 @@ class PieceProcesses:
         """Return the result of a piece, or raise its error; `Cancelled` soon after it `is_stopped`, wherever a large one is by then."""
         if self.least is None or getattr(piece, "size", 0) < self.least:
             return run_here(piece, is_stopped)
-        process = self._taken()
+        process = self._take_process()
         process.send(piece)
         end = inf
         while True:
@@ -122,7 +122,7 @@ class PieceProcesses:
         done: R = result
         return done
 
-    def _taken(self) -> Process:
+    def _take_process(self) -> Process:
         with self._lock:
             self._idle = [process for process in self._idle if process.child.poll() is None]
             return self._idle.pop() if self._idle else Process.start()

@@ -117,7 +117,7 @@ class Threads:
         with ThreadPoolExecutor(self.workers, thread_name_prefix="piece") as pool:
             running = {pool.submit(self.run, piece, stopped.is_set): number for number, piece in enumerate(pieces)}
             try:
-                for future in self._completed(list(running)):
+                for future in self._completed_pieces(list(running)):
                     number = running[future]
                     done[number] = future.result()
                     if keep is not None:
@@ -131,7 +131,7 @@ class Threads:
                 raise
         return [done[number] for number in range(len(pieces))]
 
-    def _completed(self, running: Sequence[Future[R]]) -> Iterator[Future[R]]:
+    def _completed_pieces(self, running: Sequence[Future[R]]) -> Iterator[Future[R]]:
         """Yield pieces as they end, and check between them whether to go on."""
         waiting = set(running)
         while waiting:

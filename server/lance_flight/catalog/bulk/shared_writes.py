@@ -20,7 +20,7 @@ from lance import FragmentMetadata
 
 from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.commits.once import Once
-from lance_flight.catalog.commits.removals import all_removed, combined, replaced
+from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.plain_table import table_at
@@ -136,7 +136,7 @@ class SharedWrite:
         """
         namespace, snapshot = self._begun()
         with namespace.hold(snapshot, is_newest=False):
-            edits = namespace.written(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
+            edits = namespace.write_files(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
         # The process that commits may be on another machine, and cannot flush what lies in the memory of this one.
         flush(self.store.uri)
         return tuple(WrittenPart.of(edit) for edit in edits)
@@ -201,7 +201,7 @@ class SharedWrite:
 def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[TableUpdate]:
     """Return what processes wrote, one edit for each partition."""
     tables = snapshot.tables_named(list({part.object_id for part in parts}))
-    return combined(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
+    return combine_edits(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
 
 
 def _replace(transaction: Transaction, store: Store, edits: Sequence[TableUpdate], read: Collection[str]) -> None:
@@ -210,7 +210,7 @@ def _replace(transaction: Transaction, store: Store, edits: Sequence[TableUpdate
     transaction.read(list(read))
     room = all_removed(store, snapshot, list(snapshot.tables_named(list(read)).values()))
     count, gone = sum(edit.rows for edit in edits), removed_rows(room)
-    transaction.add(combined([*room, *edits]), f"write {count} rows in place of {gone} of {len(read)} partitions")
+    transaction.add(combine_edits([*room, *edits]), f"write {count} rows in place of {gone} of {len(read)} partitions")
 
 
 def _add(
@@ -222,11 +222,11 @@ def _add(
             transaction.add(edits, f"append {count} rows into {len(edits)} partitions")
             return
         case Replaces.PARTITIONS if snapshot.is_partitioned:
-            room = replaced(store, snapshot, edits, evaluate)
+            room = replace_rows(store, snapshot, edits, evaluate)
         case _:
             # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
             transaction.read(snapshot.table_ids)
             room = all_removed(store, snapshot, snapshot.all_tables())
     gone = removed_rows(room)
     what = "the table" if replaces is Replaces.TABLE else f"{len(edits)} partitions"
-    transaction.add(combined([*room, *edits]), f"overwrite {what} with {count} rows in place of {gone}")
+    transaction.add(combine_edits([*room, *edits]), f"overwrite {what} with {count} rows in place of {gone}")

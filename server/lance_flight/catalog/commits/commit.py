@@ -327,7 +327,7 @@ class Commits:
                 raise
             # One of them cannot be staged; by itself each gets its own answer. In a plain table all of them may be visible.
             for member in [each for each in together.members if not each.is_done]:
-                member.version = self._log.committed(member.transaction.base, member.transaction.id)
+                member.version = self._log.note_commit(member.transaction.base, member.transaction.id)
                 if not member.is_done:
                     self._commit([member])
         else:

@@ -48,7 +48,7 @@ class Once(Protocol):
         """Raise `AlreadyCommitted` where it was made before."""
         ...
 
-    def noted(self, head: pa.Table) -> pa.Table:
+    def note_in(self, head: pa.Table) -> pa.Table:
         """Return the guard row that remembers it as well."""
         ...
 
@@ -60,7 +60,7 @@ def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.T
     head = guard_row(snapshot)
     others = rows.filter(pc.not_equal(rows["object_id"], head["object_id"][0]))
     for once in new:
-        head = once.noted(head)
+        head = once.note_in(head)
     return pa.concat_tables([head, others])
 
 
@@ -94,7 +94,7 @@ class CommitToken:
         if known is not None:
             raise AlreadyCommitted(str(known))
 
-    def noted(self, head: pa.Table) -> pa.Table:
+    def note_in(self, head: pa.Table) -> pa.Table:
         said = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_tokens_of(head), self]]
         return with_note(head, COMMITS, said[-KEPT:])
 
@@ -165,7 +165,7 @@ class StreamBatch:
                 f"batch {self.batch} of {self.name} was committed; the last one is {last.batch}, of {last.at.isoformat()}"
             )
 
-    def noted(self, head: pa.Table) -> pa.Table:
+    def note_in(self, head: pa.Table) -> pa.Table:
         others = [batch for batch in _batches_of(head) if batch.stream != self.stream]
         said = [[batch.stream, batch.batch, batch.query, batch.rows, batch.at.isoformat()] for batch in [*others, self]]
         return with_note(head, STREAMS, said[-KEPT_STREAMS:])

@@ -21,7 +21,7 @@ from lance_flight.catalog.storage.table_cache import opened_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import source_of
-from lance_flight.model.arrow_types import concatenated
+from lance_flight.model.arrow_types import concatenate_tables
 from lance_flight.model.grouping import match
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate, PartitionField
@@ -116,7 +116,9 @@ def all_removed(root: Store, snapshot: Snapshot, tables: Iterable[PartitionTable
     return [edit for edit in edits if edit.removal is not None and edit.removal.removed]
 
 
-def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], evaluate: Evaluate) -> list[TableUpdate]:
+def replace_rows(
+    root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], evaluate: Evaluate
+) -> list[TableUpdate]:
     """Return what makes room for newly written rows, which are marked so: everything else that falls into their partitions.
 
     Tables of the current spec go as a whole. Those of older ones are read, and lose the rows whose values under the
@@ -126,12 +128,12 @@ def replaced(root: Store, snapshot: Snapshot, written: Sequence[TableUpdate], ev
         return []
     for edit in written:
         edit.replaces = True
-    wanted = concatenated([edit.values for edit in written])
+    wanted = concatenate_tables([edit.values for edit in written])
     found = held(root, snapshot, wanted, evaluate)
     return [*all_removed(root, snapshot, found.whole), *rows_removed(root, snapshot, found.partly)]
 
 
-def dropped(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[TableUpdate]:
+def drop_rows(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[TableUpdate]:
     """Return an edit for each table with rows of some partition values, columns of a part of the current spec's fields.
 
     Tables that hold no others go away; from those of other specs that do, the rows are taken.
@@ -151,7 +153,7 @@ def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
         yield int(number), (ordered[start:end] & OFFSETS).tolist()
 
 
-def combined(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
+def combine_edits(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
     """Return one edit for each table: what goes from it and what comes to it are one version."""
     by_id: dict[str, TableUpdate] = {}
     for edit in edits:

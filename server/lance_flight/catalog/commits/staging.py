@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.version_files import is_followed
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
-from lance_flight.model.arrow_types import concatenated
+from lance_flight.model.arrow_types import concatenate_tables
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
@@ -65,12 +65,12 @@ class Staging:
         if once:
             said[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
         checks = [transaction.guard.check for transaction in group]
-        staged = self._staged(targets, said, checks, stable_row_ids=snapshot.has_stable_row_ids)
+        staged = self._stage_all(targets, said, checks, stable_row_ids=snapshot.has_stable_row_ids)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
             rows = snapshot.rows_of([target.object_id for target, _ in old])
-            changed.append(repinned(rows, [place.pin for _, place in old]))
+            changed.append(repin_rows(rows, [place.pin for _, place in old]))
         key = namespace_key(snapshot)
         for spec in snapshot.specs:
             new = [
@@ -79,12 +79,12 @@ class Staging:
                 if t.table is None and t.parts[0].added.spec.id == spec.id
             ]
             if new:
-                values = concatenated([target.parts[0].added.values for target, _ in new])
+                values = concatenate_tables([target.parts[0].added.values for target, _ in new])
                 builder = NewPartitions(snapshot, spec, key)
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
         return _without_repeats(pa.concat_tables(changed))
 
-    def _staged(
+    def _stage_all(
         self,
         targets: Sequence[_Target],
         said: Mapping[str, str],
@@ -187,7 +187,7 @@ def pinned_rows(root: Store, snapshot: Snapshot) -> pa.Table:
     """Return the rows of floating tables, pinned at what they show now: to stage on such a table would publish it."""
     tables = snapshot.floating
     pins = list(_stagers.map(lambda table: partitions.resolve(root.child(table.location), table.pin), tables))
-    return repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+    return repin_rows(snapshot.rows_of([table.object_id for table in tables]), pins)
 
 
 def gone(group: Sequence[Transaction], snapshot: Snapshot) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
         new = [i for i, part in enumerate(parts) if part.table is None and part.added.spec.id == spec.id]
         if not new:
             continue
-        values = concatenated([parts[i].added.values for i in new])
+        values = concatenate_tables([parts[i].added.values for i in new])
         tables = snapshot.tables_of(spec.id)
         names = NewPartitions(snapshot, spec, namespace_key(snapshot)).object_ids(values)
         for i, row, name in zip(new, match(values, tables.values), names, strict=True):
@@ -282,7 +282,7 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
         yield _Target(object_id=object_id, parts=tuple(mine), table=found.get(object_id))
 
 
-def repinned(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
+def repin_rows(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
     """Return the same manifest rows with other pins."""
     for name in PIN_COLUMNS:
         at = rows.schema.get_field_index(name)

@@ -213,7 +213,7 @@ class Transaction:
     def show(self, rows: pa.Table) -> None:
         """Make the rows of `__manifest` changed so far visible to the next statement."""
         self.step += 1
-        self._snapshots[self.step] = self.base.overlaid(rows)
+        self._snapshots[self.step] = self.base.overlay(rows)
         self._snapshots.pop(self.step - KEPT_STEPS, None)
 
     def read(self, object_ids: Iterable[str]) -> None:

@@ -29,8 +29,8 @@ from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.written_versions import columns_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout, OpenFile
-from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keeping
-from lance_flight.catalog.tables.rows import aligned
+from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keep_row_ids
+from lance_flight.catalog.tables.rows import align_buffers
 from lance_flight.catalog.tables.schema_adapter import writable
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
@@ -140,7 +140,7 @@ class _Pending:
         """Close the open files; the rows of each become a fragment."""
         if self.open_file is not None:
             ids = pa.concat_arrays(self.row_ids) if self.row_ids else None
-            self.edit.fragments += keeping([self.open_file.close()], ids)
+            self.edit.fragments += keep_row_ids([self.open_file.close()], ids)
             self.open_file = None
             self.row_ids.clear()
             failpoint("file_written")
@@ -223,7 +223,7 @@ class PartitionWriter:
 
     def write_all(self, tables: Iterable[pa.Table]) -> None:
         """Write every row of `tables`."""
-        for chunk in self._chunked(tables):
+        for chunk in self._cut_into_chunks(tables):
             failpoint("rows_received")
             self._write(chunk)
         self._wait()
@@ -236,7 +236,7 @@ class PartitionWriter:
         """The updates written so far, one entry per partition."""
         return [pending.edit for pending in self._pending.values()]
 
-    def _chunked(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    def _cut_into_chunks(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield the same rows in tables of about `_chunk_rows`, or `CHUNK_BYTES` where that is less."""
         held: list[pa.Table] = []
         size = rows = 0
@@ -253,8 +253,8 @@ class PartitionWriter:
             yield pa.concat_tables(held)
 
     def _write(self, chunk: pa.Table) -> None:
-        groups, numbers = self._grouped(chunk)
-        arranged = chunk if groups.order is None else self._arranged(chunk, groups.order)
+        groups, numbers = self._group_rows(chunk)
+        arranged = chunk if groups.order is None else self._reorder_rows(chunk, groups.order)
         self._wait()
         for number, start, stop in zip(numbers, groups.starts[:-1].tolist(), groups.starts[1:].tolist(), strict=True):
             self._pending[number].gather((arranged, start, stop))
@@ -271,7 +271,7 @@ class PartitionWriter:
             self._writes_all = True
             self._write_gathered(self._pending.values())
 
-    def _grouped(self, chunk: pa.Table) -> tuple[RowGroups, list[int]]:
+    def _group_rows(self, chunk: pa.Table) -> tuple[RowGroups, list[int]]:
         """Return the rows of a chunk by partition, and the numbers of the partitions; without fields there is one."""
         if self._spec.fields:
             values = partition_values(chunk, self._spec.fields, self._schema.source_paths, self._evaluate)
@@ -297,7 +297,7 @@ class PartitionWriter:
             tasks = range(min(self._threads, len(parts)))
             self._running += [self._writers.submit(self._write_waiting, is_end=is_end) for _ in tasks]
 
-    def _arranged(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
+    def _reorder_rows(self, chunk: pa.Table, order: np.ndarray) -> pa.Table:
         """Return the rows in another order, one column on each thread."""
         rows = pa.array(order.astype(np.uint32))
         if chunk.num_rows <= ROWS_NOT_WORTH_A_THREAD:
@@ -337,9 +337,9 @@ class PartitionWriter:
             # The table has columns of its own: Lance has to read which.
             dataset = partitions.open_table(self._store, edit.table)
             rows = writable(rows, dataset, PartitionContext(self._schema, edit.table.identity), edit.table.location)
-            batches = map(aligned, rows.to_batches())
+            batches = map(align_buffers, rows.to_batches())
             reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
-            edit.fragments += keeping(partitions.write_files(store, pending.version, reader), ids)
+            edit.fragments += keep_row_ids(partitions.write_files(store, pending.version, reader), ids)
             return
         layout = layout or self._layout
         if pending.open_file is None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.fragment import DeletionFile
 
-from lance_flight.catalog.commits.staging import repinned
+from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
@@ -35,7 +35,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.naming import SEPARATOR, TABLE
 from lance_flight.model.schema import DEFAULT, NamespaceSchema
-from lance_flight.model.schema_changes import merge_problems, merged, stricter
+from lance_flight.model.schema_changes import merge_problems, merge_schemas, stricter
 from lance_flight.model.spec import Expression, PartitionSpec
 
 Rows = frozenset[tuple[int, int | None, object, frozenset[str]]]
@@ -60,7 +60,7 @@ class BranchMerge:
         """Return the columns of both, or raise `SerializationFailure` for one that both have changed."""
         schemas = self.base.schema, self.main.schema, self.tip.schema
         self.refuse(merge_problems(*schemas))
-        return merged(*schemas)
+        return merge_schemas(*schemas)
 
     def merged_specs(self, schema: NamespaceSchema) -> tuple[PartitionSpec, ...]:
         """Return the specs of both over the merged columns; `SerializationFailure` where both have new ones, or a type breaks one."""
@@ -69,8 +69,8 @@ class BranchMerge:
         if mine and theirs:
             new = " and ".join(", ".join(spec.to_text() for spec in specs) for specs in (theirs, mine))
             self.refuse([f"both have been given another partitioning: {new}"])
-        self.refuse(_broken(self.main.specs, self.main.schema, schema))
-        self.refuse(_broken(theirs, self.tip.schema, schema))
+        self.refuse(_find_broken_fields(self.main.specs, self.main.schema, schema))
+        self.refuse(_find_broken_fields(theirs, self.tip.schema, schema))
         followed = [
             *_following(self.main.specs, self.main.schema, schema),
             *_following(theirs, self.tip.schema, schema),
@@ -123,7 +123,9 @@ def met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
     return main.snapshot(ref.forked_at)
 
 
-def _broken(specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema) -> Iterator[str]:
+def _find_broken_fields(
+    specs: Sequence[PartitionSpec], before: NamespaceSchema, after: NamespaceSchema
+) -> Iterator[str]:
     """Yield the partition fields by which equal values would lie apart once their columns have other types."""
     for spec in specs:
         for field in spec.fields:
@@ -179,7 +181,7 @@ class _Publication:
         stays = [table for table in newest.all_tables() if table.object_id not in {*taken, *difference.removed}]
         sides = [(self._tip, list(taken.values())), (newest, stays)]
         merge.refuse([problem for side, tables in sides for problem in self._nulls(side.schema, schema, tables)])
-        moved = [self._moved(side, schema, tables, difference.rows.schema) for side, tables in sides]
+        moved = [self._repin_rows(side, schema, tables, difference.rows.schema) for side, tables in sides]
         rows = pa.concat_tables([_without(difference.rows, moved[0]), *moved])
         is_there = not rows.num_rows and not difference.removed and not changed and schema is newest.schema
         if is_there and not notes:
@@ -208,7 +210,7 @@ class _Publication:
                 f" `lance-flight migrate ROOT {self._root.name}` first"
             )
 
-    def _moved(
+    def _repin_rows(
         self, side: Snapshot, schema: NamespaceSchema, tables: Sequence[PartitionTable], columns: pa.Schema
     ) -> pa.Table:
         """Return the rows of the tables of one side that get a version with the merged columns; none where it has them."""
@@ -223,7 +225,7 @@ class _Publication:
             else pa.nulls(len(rows), column.type)
             for column in columns
         ]
-        return repinned(pa.Table.from_arrays(known, schema=columns), pins)
+        return repin_rows(pa.Table.from_arrays(known, schema=columns), pins)
 
     def _is_same(self, known: NamespaceSchema, old: PartitionTable, new: PartitionTable) -> bool:
         """Return whether a version of a table has the rows of an old one, and no values of columns that came since."""
@@ -295,10 +297,10 @@ def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
 def _defaults(before: NamespaceSchema, after: NamespaceSchema) -> dict[int, Computed]:
     """Return the computation of the columns that are new in a schema and have a default."""
     new = {after.ids[name]: value for name, value in after.defaults.items() if after.ids[name] not in before.paths}
-    return {number: Computed((), partial(_repeated, value)) for number, value in new.items()}
+    return {number: Computed((), partial(_repeat, value)) for number, value in new.items()}
 
 
-def _repeated(value: pa.Scalar, _: Sequence[pa.Array], rows: int) -> pa.Array:
+def _repeat(value: pa.Scalar, _: Sequence[pa.Array], rows: int) -> pa.Array:
     return pa.repeat(value, rows)
 
 

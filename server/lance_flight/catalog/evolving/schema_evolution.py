@@ -26,7 +26,7 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.commits.staging import repinned
+from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.manifests.snapshot import NO_VALUES, IdentityValues, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.blobs import with_documents
@@ -36,17 +36,24 @@ from lance_flight.catalog.storage.lance_fields import (
     field_id,
     least_number,
     numbers,
-    renumbered,
+    renumber_fragments,
     stored_children,
     walk,
     with_numbers,
 )
 from lance_flight.catalog.storage.names import OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import DATA, check_data, sealed
+from lance_flight.catalog.storage.whole_files import DATA, check_data, seal_fragments
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.rows import aligned, with_one_nan
-from lance_flight.catalog.tables.schema_adapter import Fill, cast, identified, missing, namespace_id, partly_stored
+from lance_flight.catalog.tables.rows import align_buffers, with_one_nan
+from lance_flight.catalog.tables.schema_adapter import (
+    Fill,
+    cast,
+    identify_columns,
+    missing_column,
+    namespace_id,
+    partly_stored,
+)
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import children, rebuilt
@@ -100,8 +107,8 @@ class NewColumns:
     def run(self) -> Widened:
         """Write the new columns; `DataError` names the table, and what cannot be computed."""
         dataset = partitions.open_at(self.table, self.base)
-        physical = identified(dataset, self.step.before)
-        schema = pa.schema([_renamed(field).remove_metadata() for field in self.fresh])
+        physical = identify_columns(dataset, self.step.before)
+        schema = pa.schema([_rename(field).remove_metadata() for field in self.fresh])
         read = {n for field in self.fresh for n in _sources(field, self.step)}
         sources = [field.name for field in physical if field_id(field) in read] or [physical[0].name]
         documents = {field.name for field in physical if is_json(field.type)}
@@ -114,7 +121,7 @@ class NewColumns:
             except LanceFlightError as exc:
                 failed.append(exc)
                 raise
-            return aligned(pa.RecordBatch.from_arrays(columns, schema=schema))
+            return align_buffers(pa.RecordBatch.from_arrays(columns, schema=schema))
 
         partly = partly_stored(dataset, physical, self.identity.by_source)
         try:
@@ -133,7 +140,7 @@ class NewColumns:
             raise
         written = [fragment for fragment, _ in made]
         check_data(self.table.uri, written)
-        return Widened(tuple(sealed(self.place.uri, written, self._known(dataset))), made[0][1])
+        return Widened(tuple(seal_fragments(self.place.uri, written, self._earlier_files(dataset))), made[0][1])
 
     def _values(
         self, target: pa.Field, batch: pa.RecordBatch, physical: Sequence[pa.Field], lacking: Collection[int]
@@ -154,22 +161,22 @@ class NewColumns:
         fills = {number: Fill(pa.repeat(value, batch.num_rows)) for number, value in missed.items()}
         there = next((field for field in physical if field_id(field) == namespace_id(target)), None)
         if there is None or namespace_id(target) in lacking:
-            return missing(batch.num_rows, target, fills)
+            return missing_column(batch.num_rows, target, fills)
         return cast(batch.column(there.name), there, target, self.table.name, fills)
 
-    def _known(self, dataset: LanceDataset) -> set[str]:
+    def _earlier_files(self, dataset: LanceDataset) -> set[str]:
         """Return the names of the files that the fragments have had before."""
         return {file.path for n in self.fragments for file in dataset.get_fragment(n).metadata.files}
 
     def undo(self, result: Widened) -> None:
         """Delete the new files."""
         dataset = partitions.open_at(self.table, self.base)
-        known = self._known(dataset)
+        known = self._earlier_files(dataset)
         found = {file.path for fragment in result.fragments for file in fragment.files}
         self.place.remove_files(f"{DATA}/{name}" for name in found - known)
 
 
-def _renamed(target: pa.Field) -> pa.Field:
+def _rename(target: pa.Field) -> pa.Field:
     return target.with_name(f"{_NEW}{field_id(target)}")
 
 
@@ -213,7 +220,7 @@ class WrittenColumns:
             key = *columns, _paths(dataset.get_fragment(number).metadata)
             self._written[key] = _Written(work, widened, result.schema)
 
-    def missing(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> list[FragmentMetadata]:
+    def fragments_to_write(self, dataset: LanceDataset, fresh: Sequence[pa.Field]) -> list[FragmentMetadata]:
         """Return the fragments of a version whose columns `fresh` have to be written."""
         return [fragment for fragment, written in self._match_written(dataset, fresh) if written is None]
 
@@ -284,7 +291,7 @@ class _Table:
     @classmethod
     def at(cls, store: Store, base: FixedPin, step: SchemaStep, identity: IdentityValues) -> Self:
         dataset = partitions.open_at(store, base)
-        physical = identified(dataset, step.before)
+        physical = identify_columns(dataset, step.before)
         stored = {field_id(field) for field in physical}
         lacking = {number for number in identity.by_source if number not in stored}
         return cls(dataset=dataset, physical=physical, target=_target(physical, step, lacking), step=step)
@@ -336,7 +343,7 @@ def new_columns(
             step=step,
             identity=table.identity,
         )
-        for numbers in _divided(written.missing(found.dataset, fresh))
+        for numbers in _divide_fragments(written.fragments_to_write(found.dataset, fresh))
     ]
 
 
@@ -368,19 +375,19 @@ def stage_schema(
         given = _numbers(fresh, widened.schema)
         moved = {number: known[key] for key, number in given.items()}
         old = {file.path for fragment in fragments for file in fragment.files}
-        fragments = [_moved(fragment, old, moved) for fragment in widened.fragments]
+        fragments = [_renumber_file(fragment, old, moved) for fragment in widened.fragments]
     operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, stored))
     return partitions.stage(store, base, operation, said)
 
 
-def _moved(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:
+def _renumber_file(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:
     """Return a fragment whose new file has its columns under other numbers than Lance gave them."""
-    (renamed,) = renumbered([fragment], moved)
+    (renamed,) = renumber_fragments([fragment], moved)
     files = [mine if mine.path in old else new for mine, new in zip(fragment.files, renamed.files, strict=True)]
     return replace(fragment, files=files)
 
 
-def _divided(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
+def _divide_fragments(fragments: Sequence[FragmentMetadata]) -> list[list[int]]:
     """Return the numbers of fragments that lie side by side, about as many rows in each group."""
     ends = accumulate(fragment.physical_rows for fragment in fragments)
     groups: dict[int, list[int]] = {}
@@ -563,7 +570,7 @@ class SchemaEvolution:
         pins = self._tables.pins(step, tables, snapshot.table_branch, operation)
         rows: pa.Table | None = None
         if tables:
-            rows = repinned(snapshot.rows_of([table.object_id for table in tables]), pins)
+            rows = repin_rows(snapshot.rows_of([table.object_id for table in tables]), pins)
         return Revision(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
 
 

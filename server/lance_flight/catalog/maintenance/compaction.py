@@ -29,11 +29,11 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import map_tables
-from lance_flight.catalog.storage.whole_files import DATA, sealed
+from lance_flight.catalog.storage.whole_files import DATA, seal_fragments
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import all_segments
-from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
+from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import Pin
 from lance_flight.model.rules import check_least
@@ -52,7 +52,7 @@ class CompactionRules:
     deleted: float = 0.1
     tables_per_commit: int = 1024
 
-    def checked(self) -> CompactionRules:
+    def check(self) -> CompactionRules:
         """Return these rules, or `InvalidInput` that names the one that cannot be."""
         check_least(1, target_rows=self.target_rows, tables_per_commit=self.tables_per_commit)
         check_least(0, files=self.files, deleted=self.deleted)
@@ -185,7 +185,7 @@ def compact(
     added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. `check` is called before each attempt to
     commit: with what it raises, the attempt and all further work are given up. Indices are brought up to date afterwards.
     """
-    rules = (rules or CompactionRules()).checked()
+    rules = (rules or CompactionRules()).check()
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
     snapshot = reading.base
@@ -197,7 +197,7 @@ def compact(
         due = _due(namespace.store, snapshot, rules, batch)
         pieces = [piece for work in due for piece in work.pieces]
         results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
-        rewritten = [_rewritten(work, list(islice(results, len(work.pieces))), rebases=rebase) for work in due]
+        rewritten = [_rewrite_result(work, list(islice(results, len(work.pieces))), rebases=rebase) for work in due]
         failpoint("data_written")
         version, tables = _commit(namespace, rewritten, began, check)
         done += tables
@@ -211,11 +211,11 @@ def compact(
 
 
 def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
-    found = map_tables(partial(_planned, store, snapshot, rules), tables, "compaction")
+    found = map_tables(partial(_plan_table, store, snapshot, rules), tables, "compaction")
     return [work for work in found if work is not None]
 
 
-def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:
+def _plan_table(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:
     """Return what is to be done about one table, where the rules say so."""
     store = root.child(table.location)
     dataset = partitions.open_at(store, table.pin)
@@ -228,7 +228,7 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     base = partitions.base_of(store, partitions.resolve(store, table.pin), snapshot.table_branch)
     pin = (stage_without(store, base) if is_hidden else None) or base
     options = {"target_rows_per_fragment": rules.target_rows, "materialize_deletions_threshold": rules.deleted}
-    filled = _filled(dataset, snapshot, table)
+    filled = _filled_fragments(dataset, snapshot, table)
     planned = Compaction.plan(partitions.open_at(store, pin), options).tasks
     # Lance would write NULL where a reader fills a column that a file lacks.
     tasks = [task for task in planned if filled.isdisjoint(fragment.id for fragment in task.fragments)]
@@ -240,16 +240,16 @@ def _planned(root: Store, snapshot: Snapshot, rules: CompactionRules, table: Par
     return _Due(edit, files, segments, tuple(Files(store, pin, root.child(edit.place), task) for task in tasks))
 
 
-def _filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> set[int]:
+def _filled_fragments(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> set[int]:
     """Return the fragments whose files lack a column that is filled when they are read."""
     known = table.identity.by_source
-    lacking = partly_stored(dataset, identified(dataset, snapshot.schema), known) if known else {}
+    lacking = partly_stored(dataset, identify_columns(dataset, snapshot.schema), known) if known else {}
     return {int(number) for fragments in lacking.values() for number in fragments}
 
 
-def _rewritten(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) -> _Rewritten:
+def _rewrite_result(due: _Due, results: Sequence[RewriteResult], *, rebases: bool) -> _Rewritten:
     old = [fragment for result in results for fragment in result.original_fragments]
-    written_by = [sealed(due.pieces[0].place.uri, result.new_fragments) for result in results]
+    written_by = [seal_fragments(due.pieces[0].place.uri, result.new_fragments) for result in results]
     new = [fragment for fragments in written_by for fragment in fragments]
     due.edit.removal = Removal(removed=tuple(fragment.id for fragment in old))
     due.edit.fragments += new

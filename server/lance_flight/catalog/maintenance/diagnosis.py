@@ -73,7 +73,7 @@ def diagnose(root: Root, now: Callable[[], float] = time.time) -> Iterator[RootF
             "look at its path, permissions and credentials",
         )
         return
-    yield from _written(root.store, now)
+    yield from _check_clock(root.store, now)
     if not root.store.is_remote:
         yield _space(Path(root.store.uri))
         yield from _key(Path(root.store.uri) / PRIVATE / "ticket.key")
@@ -104,7 +104,7 @@ def _versions() -> RootFinding:
     return RootFinding(Level.OK, "libraries", found)
 
 
-def _written(store: Store, now: Callable[[], float]) -> Iterator[RootFinding]:
+def _check_clock(store: Store, now: Callable[[], float]) -> Iterator[RootFinding]:
     """Write a file, compare its time with the clock here, and remove it."""
     place, name = store.child(PRIVATE), f"doctor-{secrets.token_hex(8)}"
     try:

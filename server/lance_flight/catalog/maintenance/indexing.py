@@ -25,7 +25,7 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, check_stopped, of_tables
-from lance_flight.catalog.commits.staging import repinned
+from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
@@ -36,7 +36,7 @@ from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import Coverage, all_segments, holds_old_values
-from lance_flight.catalog.tables.schema_adapter import identified, path_within
+from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.errors import AlreadyExists, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import field_at, is_multivector, vector_type
@@ -87,7 +87,7 @@ class BuildSegment:
         except _REFUSALS as exc:
             self._remove(segment)
             reason = self.table.parent.words(exc)
-            what = _refused(field_at(dataset.schema, self.column), self.kind, reason)
+            what = _refusal(field_at(dataset.schema, self.column), self.kind, reason)
             raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
         except BaseException:
             self._remove(segment)
@@ -111,7 +111,7 @@ def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -
     kind, options = definition.of_kind, dict(definition.options)
     if kind.is_quantised and BYTE_METRIC in metrics_of(column.type):
         # Lance says so only where there are vectors enough to learn from: later REINDEX and COMPACT would fail.
-        raise Unsupported(_refused(column, kind, "bits are not quantised; expected ivf_flat or ivf_hnsw_flat"))
+        raise Unsupported(_refusal(column, kind, "bits are not quantised; expected ivf_flat or ivf_hnsw_flat"))
     row = pa.array([_trial_value(column.type)], column.type)
     dataset = lance.write_dataset(pa.table({column.name: row}), f"memory://{secrets.token_hex(8)}")
     if kind.is_quantised:
@@ -122,7 +122,7 @@ def check_possible(root: Store, column: pa.Field, definition: IndexDefinition) -
     try:
         _built(dataset, column.name, kind, options, name=definition.name, fragments=[0])
     except _REFUSALS as exc:
-        raise Unsupported(_refused(column, kind, root.words(exc))) from exc
+        raise Unsupported(_refusal(column, kind, root.words(exc))) from exc
 
 
 def _trial_value(kind: pa.DataType) -> list[object] | None:
@@ -151,7 +151,7 @@ def _built(
         replace=True,
         fragment_ids=sorted(fragments),
         index_uuid=segment,
-        progress_callback=partial(_checked, check),
+        progress_callback=partial(_check, check),
         **options,
     )
     if kind.family is Family.TEXT:
@@ -162,13 +162,13 @@ def _built(
     return built
 
 
-def _checked(check: Callable[[], None], event: lance.IndexProgress) -> None:
+def _check(check: Callable[[], None], event: lance.IndexProgress) -> None:
     # Lance only warns of an error at the end of a stage.
     if event.event != "complete":
         check()
 
 
-def _refused(column: pa.Field, kind: IndexKind, reason: str) -> str:
+def _refusal(column: pa.Field, kind: IndexKind, reason: str) -> str:
     return f"no {kind.name} index of column {column.name!r} ({column.type}): {reason}"
 
 
@@ -374,7 +374,7 @@ class _Indexing:
         """Build segments of some more tables; return whether any table lacked one."""
         self._watch.check()
         snapshot = self._namespace.snapshot()
-        definition, _ = self._defined(snapshot)
+        definition, _ = self._define_index(snapshot)
         tables = snapshot.all_tables()
         open_ones = [table for table in tables if table.object_id not in self._settled]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
@@ -415,7 +415,7 @@ class _Indexing:
         self._built.clear()
 
     def __call__(self, snapshot: Snapshot) -> Revision | None:
-        definition, is_new = self._defined(snapshot)
+        definition, is_new = self._define_index(snapshot)
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             tables = list(snapshot.tables_named(list(self._built)).values())
             found = list(pool.map(partial(self._fitting, snapshot, definition), tables))
@@ -424,15 +424,15 @@ class _Indexing:
             pins = list(pool.map(partial(self._stage, said_of(operation, ())), self._now))
         if not self._now and not is_new:
             return None
-        rows = repinned(snapshot.rows_of([piece.object_id for piece in self._now]), pins) if self._now else None
+        rows = repin_rows(snapshot.rows_of([piece.object_id for piece in self._now]), pins) if self._now else None
         notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
         return Revision(operation=operation, rows=rows, notes=notes)
 
-    def _defined(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
+    def _define_index(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
         """Return the index, and whether the snapshot has it not yet."""
         if isinstance(self._rules, str):
             return index_named(snapshot, self._rules), False
-        definition = self._rules.defined(snapshot)
+        definition = self._rules.define(snapshot)
         known = {index_definition.name: index_definition for index_definition in indices_of(snapshot)}.get(
             definition.name
         )
@@ -506,7 +506,7 @@ def missing_segment(
     store = root.child(table.location)
     base = partitions.resolve(store, table.pin)
     dataset = partitions.open_at(store, base)
-    columns = identified(dataset, snapshot.schema)
+    columns = identify_columns(dataset, snapshot.schema)
     found = path_within(columns, snapshot.schema, definition.field_id)
     fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
     if found is None or sum(fragments.values()) < max(definition.min_rows, 1):
@@ -595,7 +595,7 @@ def drop_index(namespace: Table, name: str) -> int:
         tables = snapshot.all_tables()
         pins = map_tables(partial(_without, namespace.store, snapshot.table_branch, name), tables, "indexing")
         moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
-        rows = repinned(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
+        rows = repin_rows(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
         return Revision(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
 
     return namespace.evolve(without)

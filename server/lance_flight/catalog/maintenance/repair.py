@@ -30,7 +30,7 @@ from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, split_fields
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
+from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.errors import Corrupt, LanceFlightError, NewerFormat, NotFound, storage_error
 from lance_flight.model.grouping import group
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST, is_table_directory
@@ -256,7 +256,7 @@ def repair(table: Table, *, dry_run: bool = True, go_back: bool = False) -> Repa
 def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Columns of `__manifest` that a stock writer dropped, each from the newest version that has it."""
     newest = namespace.manifest.open()
-    for older, lost in _lost(namespace, newest):
+    for older, lost in _find_lost_versions(namespace, newest):
         before = older.to_table(columns=[OBJECT_ID, *lost])
         now = newest.to_table(columns=[OBJECT_ID])[OBJECT_ID]
         if not dry_run:
@@ -276,7 +276,9 @@ def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Repa
             )
 
 
-def _lost(namespace: PartitionedNamespace, newest: LanceDataset) -> Iterator[tuple[LanceDataset, list[str]]]:
+def _find_lost_versions(
+    namespace: PartitionedNamespace, newest: LanceDataset
+) -> Iterator[tuple[LanceDataset, list[str]]]:
     """Yield versions with columns of ours that no newer version has, and those columns; newest first."""
     names = set(newest.schema.names)
     with suppress(Corrupt):
@@ -376,7 +378,7 @@ def _fits(rows: pa.Schema, table: pa.Schema) -> bool:
 
 def _is_filled(dataset: LanceDataset, snapshot: Snapshot, table: PartitionTable) -> bool:
     """Return whether files lack columns that readers fill, and Lance would copy as NULL."""
-    return bool(partly_stored(dataset, identified(dataset, snapshot.schema), table.identity.by_source))
+    return bool(partly_stored(dataset, identify_columns(dataset, snapshot.schema), table.identity.by_source))
 
 
 def _forget(namespace: PartitionedNamespace, tables: Collection[PartitionTable]) -> None:

@@ -22,14 +22,14 @@ from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
-from lance_flight.catalog.manifests.commit_loop import reserved
+from lance_flight.catalog.manifests.commit_loop import reserve_turn
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
-from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divided, row_counts
+from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_rows, row_counts
 from lance_flight.errors import SerializationFailure
 from lance_flight.model.rules import check_least
 from lance_flight.model.schema import NamespaceSchema
@@ -54,7 +54,7 @@ class RewritingRules:
     rows: int = 4 << 20
     rows_per_piece: int | None = None
 
-    def checked(self) -> RewritingRules:
+    def check(self) -> RewritingRules:
         """Return these rules, or `InvalidInput` that names the one that cannot be."""
         check_least(1, tables=self.tables, rows=self.rows, rows_per_piece=self.rows_per_piece)
         return self
@@ -124,7 +124,7 @@ def rewrite(
 
     `SerializationFailure` where others keep changing the same tables; what was moved before stays so.
     """
-    rules = (rules or RewritingRules()).checked()
+    rules = (rules or RewritingRules()).check()
     rewriting = _Rewriting(namespace, evaluate, choose, progress, run)
     done: list[RewrittenTables] = []
     tables, seconds = rules.tables, 0.0
@@ -132,7 +132,7 @@ def rewrite(
     def step(attempt: int) -> list[RewrittenTables]:
         nonlocal tables, seconds
         began, moved = time.monotonic(), sum(commit.tables_before for commit in done)
-        reserving = reserved(namespace.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext()
+        reserving = reserve_turn(namespace.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext()
         try:
             with reserving as reservation:
                 commit = rewriting.step(replace(rules, tables=tables), moved, reservation)
@@ -184,7 +184,7 @@ def _batch(
 ) -> list[tuple[PartitionTable, int]]:
     """Return the first tables that make up what one commit may move, with how many rows each has; one at least."""
     first = old[: rules.tables]
-    counts = row_counts([_pinned(root, snapshot, table) for table in first])
+    counts = row_counts([_pin_table(root, snapshot, table) for table in first])
     fitting = sum(total <= rules.rows for total in accumulate(counts))
     return list(zip(first, counts, strict=True))[: max(fitting, 1)]
 
@@ -203,7 +203,9 @@ def _moves(
     dealt: dict[int, list[TablePart]] = {}
     before = 0
     for table, rows in batch:
-        for part, rows_of_part in divided(_pinned(namespace.store, snapshot, table), rows, rows_per_piece or total):
+        for part, rows_of_part in divide_rows(
+            _pin_table(namespace.store, snapshot, table), rows, rows_per_piece or total
+        ):
             dealt.setdefault(min(pieces * before // total, pieces - 1), []).append(part)
             before += rows_of_part
     return [Move(write=write, parts=tuple(p), schema=snapshot.schema, evaluate=evaluate) for p in dealt.values()]
@@ -231,6 +233,6 @@ def _move(
     return RewrittenTables(snapshot=version, tables_before=len(tables), tables_after=len(written), rows=rows)
 
 
-def _pinned(root: Store, snapshot: Snapshot, table: PartitionTable) -> PinnedTable:
+def _pin_table(root: Store, snapshot: Snapshot, table: PartitionTable) -> PinnedTable:
     store = root.child(table.location)
     return PinnedTable(store, partitions.resolve(store, table.pin), context=snapshot.context_of(table))

@@ -35,7 +35,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.schema_adapter import identified, path_within
+from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.pins import Pin
 
@@ -319,7 +319,7 @@ def _state(
         bytes=sum(file.file_size_bytes or 0 for fragment in small for file in fragment.metadata.files),
         rows=sum(fragment.physical_rows for fragment in fragments),
         deleted=sum(fragment.num_deletions for fragment in fragments),
-        unindexed=max(_unindexed(dataset, snapshot, definitions, rows), default=0),
+        unindexed=max(_count_unindexed(dataset, snapshot, definitions, rows), default=0),
     )
 
 
@@ -327,12 +327,12 @@ def _live_rows(fragment: LanceFragment) -> int:
     return int(fragment.physical_rows - fragment.num_deletions)
 
 
-def _unindexed(
+def _count_unindexed(
     dataset: LanceDataset, snapshot: Snapshot, definitions: list[IndexDefinition], rows: dict[int, int]
 ) -> Iterator[int]:
     """Yield how many rows each index lacks that is made of a table of this size."""
     for definition in definitions:
-        columns = identified(dataset, snapshot.schema)
+        columns = identify_columns(dataset, snapshot.schema)
         found = path_within(columns, snapshot.schema, definition.field_id)
         if found is not None and sum(rows.values()) >= max(definition.min_rows, 1):
             missing = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind).missing

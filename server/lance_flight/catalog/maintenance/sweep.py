@@ -31,7 +31,7 @@ from lance_flight.catalog.storage.leases import (
     LEASES,
     SUFFIX,
     SnapshotId,
-    leased,
+    leased_snapshots,
     leases,
     make_private,
     put,
@@ -366,14 +366,14 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     # A lease on that is one which was renewed too late, by a process that was stopped: it protects nothing any more.
     confirmed = snapshots_in(place, (file for file in announced if file.path.endswith(CONFIRMED)))
     confirmed &= everything - newest
-    candidates = (((old | begun) & everything) - newest - _anchored(manifest)) | confirmed
+    candidates = (((old | begun) & everything) - newest - _anchored_snapshots(manifest)) | confirmed
     name = secrets.token_hex(8)
     if announce and candidates:
         make_private(namespace, EXPIRING)
         put(place, name + SUFFIX, candidates)
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
-    in_use = leased(namespace, now) | leases.held(namespace)
-    anchored = _anchored(manifest)
+    in_use = leased_snapshots(namespace, now) | leases.held(namespace)
+    anchored = _anchored_snapshots(manifest)
     expired = (candidates - in_use - anchored) | confirmed
     rest = everything - newest - expired
     stay = {
@@ -413,7 +413,7 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: b
     rows = 0
     for branch, version in sorted(snapshots, key=lambda pair: (pair[0] or "", pair[1])):
         dataset = manifest.open(version) if branch is None else open_branch(manifest, branch, version)
-        parts.append(_unseen(dataset, seen, present))
+        parts.append(_unseen_pins(dataset, seen, present))
         rows += parts[-1].num_rows
         if rows > _DISTINCT_ABOVE:
             parts, rows = [_distinct(parts)], 0
@@ -428,7 +428,7 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: b
     return Pins(versions, frozenset(floating))
 
 
-def _anchored(manifest: Store) -> set[SnapshotId]:
+def _anchored_snapshots(manifest: Store) -> set[SnapshotId]:
     """Return what tags refer to, and where branches begin."""
     dataset = manifest.open()
     tags = {(tag.get("branch"), int(tag["version"])) for tag in dataset.tags.list().values()}
@@ -437,7 +437,7 @@ def _anchored(manifest: Store) -> set[SnapshotId]:
     }
 
 
-def _unseen(dataset: LanceDataset, seen: set[tuple[str, ...]], present: AbstractSet[str] | None) -> pa.Table:
+def _unseen_pins(dataset: LanceDataset, seen: set[tuple[str, ...]], present: AbstractSet[str] | None) -> pa.Table:
     """Return the pins in those fragments of a manifest that stand in no version read before, and whose files are `present` (None: all).
 
     Most stay the same for long.

@@ -55,7 +55,7 @@ class VacuumRules:
     force: bool = False
     dry_run: bool = False
 
-    def checked(self) -> VacuumRules:
+    def check(self) -> VacuumRules:
         """Return these rules; `InvalidInput` or `Refused` for those that may not be."""
         check_least(0, retain_hours=self.retain_hours, transaction_hours=self.transaction_hours)
         if self.retain_hours < FLOOR_HOURS and not self.force:
@@ -156,7 +156,7 @@ def vacuum(
     `now` is in seconds since 1970, and compared to the times of files: the clock of what stores them, where none is given.
     A dry run, which writes nothing, takes this machine's.
     """
-    rules = (rules or VacuumRules()).checked()
+    rules = (rules or VacuumRules()).check()
     return run_with_reserve(namespace.store, partial(_vacuum, namespace, rules, progress, now), kept=0)
 
 
@@ -235,7 +235,7 @@ class _Run:
         kept = pins_of(self.store, expiry.kept)
         # What earlier ones pin goes by its age. Each is a version to be opened, and there may be very many.
         expired = pins_of(self.store, expiry.expired_since(self.before), are_expired=True)
-        trimmed = list(self._trimmed(kept))
+        trimmed = list(self._locations_to_trim(kept))
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="vacuum") as pool:
             for number, _ in enumerate(pool.map(partial(self._trim, kept=kept, expired=expired), trimmed), 1):
                 if progress is not None:
@@ -267,7 +267,7 @@ class _Run:
                 self.check()
                 place.remove()
 
-    def _trimmed(self, kept: Pins) -> Iterator[str]:
+    def _locations_to_trim(self, kept: Pins) -> Iterator[str]:
         for location in sorted(kept.locations):
             if location in kept.floating:
                 self.skipped.append(Skipped(name=location, why=_FLOATS))

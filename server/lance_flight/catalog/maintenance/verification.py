@@ -136,7 +136,7 @@ class Check:
             problem = self._damage()
             for batch in self._rows() if self.reads_rows else ():
                 checksum += Checksum.of([batch])
-                wrong = self._misplaced(batch)
+                wrong = self._find_misplaced_rows(batch)
                 misplaced += len(wrong)
                 if len(wrong) and problem is None:
                     problem = self._describe_row(batch.slice(int(wrong[0]), 1))
@@ -164,7 +164,7 @@ class Check:
         context = PartitionContext(self.schema, self.table.identity)
         return scan.read([lambda: [Source(partitions.open_at(store, self.table.pin), contexts=(context,))]])
 
-    def _misplaced(self, batch: pa.RecordBatch) -> np.ndarray:
+    def _find_misplaced_rows(self, batch: pa.RecordBatch) -> np.ndarray:
         """Return the rows whose partition values are not the table's."""
         if not self.fields:
             return np.zeros(0, np.int64)
@@ -291,12 +291,12 @@ def move_misplaced(namespace: PartitionedNamespace, evaluate: Evaluate) -> list[
 
 def _move(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> RewrittenTables | None:
     (moved,) = retry(
-        MOVE_ROWS, namespace.store.name, lambda _: [_moved(namespace, name, evaluate)], on=SerializationFailure
+        MOVE_ROWS, namespace.store.name, lambda _: [_moved_column(namespace, name, evaluate)], on=SerializationFailure
     )
     return moved
 
 
-def _moved(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> RewrittenTables | None:
+def _moved_column(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> RewrittenTables | None:
     """Move the misplaced rows of one table; None where it has none, or is not there any more."""
     transaction = namespace.begin()
     snapshot, root = transaction.base, namespace.store
@@ -304,7 +304,7 @@ def _moved(namespace: PartitionedNamespace, name: str, evaluate: Evaluate) -> Re
     if table is None:
         return None
     found = _Misplaced(root, snapshot, table, evaluate)
-    written = namespace.written(snapshot, found.rows(), evaluate, is_stored=True)
+    written = namespace.write_files(snapshot, found.rows(), evaluate, is_stored=True)
     if not written:
         return None
     with namespace.discarding(snapshot, written):

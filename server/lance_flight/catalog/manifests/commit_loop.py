@@ -100,7 +100,7 @@ class Reservation:
 
 
 @contextmanager
-def reserved(log: VersionLog, seconds: float) -> Iterator[str]:
+def reserve_turn(log: VersionLog, seconds: float) -> Iterator[str]:
     """Keep other writers from beginning commits during the block; yields the name by which commits in the block pass.
 
     The reservation lasts for about `seconds`, `LEAST_SECONDS` to `MOST_SECONDS`, and no longer than the block.
@@ -114,7 +114,7 @@ def reserved(log: VersionLog, seconds: float) -> Iterator[str]:
     finally:
         # Where it stays, writers wait until its time is over.
         with suppress(LanceFlightError, *UNREADABLE):
-            commit(log, partial(_released, holder), log.snapshot)
+            commit(log, partial(_release_turn, holder), log.snapshot)
 
 
 def reservation_of(snapshot: Snapshot) -> Reservation | None:
@@ -140,7 +140,7 @@ def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
         time.sleep(TICK)
 
 
-def _released(holder: str, snapshot: Snapshot) -> Revision | None:
+def _release_turn(holder: str, snapshot: Snapshot) -> Revision | None:
     found = reservation_of(snapshot)
     is_mine = found is not None and found.holder == holder
     return Revision(operation="release the reservation", notes={NOTE: None}) if is_mine else None
@@ -162,7 +162,7 @@ def evolve(log: VersionLog, change: Change, newest: Callable[[], Snapshot]) -> i
         nonlocal seconds
         wait_for_release(log)
         began = time.monotonic()
-        with reserved(log, 2 * seconds) if number >= UNRESERVED_ATTEMPTS else nullcontext():
+        with reserve_turn(log, 2 * seconds) if number >= UNRESERVED_ATTEMPTS else nullcontext():
             yield
         seconds = time.monotonic() - began
 

@@ -36,11 +36,11 @@ class Difference:
         Columns that have a wider type in `after` have it here, too.
         """
         columns = pa.schema([_wider(field, after.rows.schema) for field in before.rows.schema])
-        old, new = (_conformed(_ours(found.rows), columns) for found in (before, after))
+        old, new = (_conform_rows(_ours(found.rows), columns) for found in (before, after))
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()
         differs = ~known
-        differs[known] = _different(old.take(place.drop_null()), new.filter(pa.array(known)))
+        differs[known] = _differing_rows(old.take(place.drop_null()), new.filter(pa.array(known)))
         gone = pc.invert(pc.is_in(old["object_id"], value_set=new["object_id"]))
         return cls(new.filter(pa.array(differs)), tuple(old["object_id"].filter(gone).to_pylist()))
 
@@ -72,14 +72,14 @@ def _wider(column: pa.Field, others: pa.Schema) -> pa.Field:
     return column.with_type(kind) if widens(column.type, kind) else column
 
 
-def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conform_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with other columns: NULL where they lack one."""
     names = rows.column_names
     columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _different(left: pa.Table, right: pa.Table) -> np.ndarray:
+def _differing_rows(left: pa.Table, right: pa.Table) -> np.ndarray:
     """Return where the rows of two tables differ in any column; NULL equals NULL."""
     differs = np.zeros(left.num_rows, bool)
     for a, b in zip(left.columns, right.columns, strict=True):
@@ -103,7 +103,7 @@ def back_to(old: Snapshot) -> Change:
     """
 
     def change(newest: Snapshot) -> Revision | None:
-        specs = _retyped(old, newest)
+        specs = _retype_specs(old, newest)
         _check_specs(old, specs)
         _check_values(old, newest)
         difference = Difference.between(newest, old)
@@ -122,7 +122,7 @@ def back_to(old: Snapshot) -> Change:
     return change
 
 
-def _retyped(old: Snapshot, newest: Snapshot) -> tuple[PartitionSpec, ...]:
+def _retype_specs(old: Snapshot, newest: Snapshot) -> tuple[PartitionSpec, ...]:
     """Return the newest specs with the result types that their fields have over the old columns."""
     known = {field.field_id: field.result_type for spec in old.specs for field in spec.fields}
 

@@ -79,7 +79,7 @@ class IndexRules:
         """The name of the index in every table."""
         return self.name or index_name_of(self.column)
 
-    def defined(self, snapshot: Snapshot) -> IndexDefinition:
+    def define(self, snapshot: Snapshot) -> IndexDefinition:
         """Return the definition over the columns of a snapshot, or an error that names what cannot be."""
         path = tuple(self.column.split("."))
         _check_not_json(snapshot.schema.source_ids.get(path), snapshot, self.column)
@@ -91,7 +91,7 @@ class IndexRules:
                 f"no index of texts of {self.column!r}, which is inside a struct; expected a column itself"
             )
         number = snapshot.schema.source_ids[path]
-        options = kind.checked(self.options)
+        options = kind.check_options(self.options)
         if kind.family is Family.VECTOR:
             options |= _metric(snapshot.schema.sources[number].field.with_name(self.column), options)
         least = kind.least_rows if self.min_rows is None else self.min_rows

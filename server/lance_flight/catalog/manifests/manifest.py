@@ -22,14 +22,14 @@ from lance_flight.catalog.manifests.manifest_rows import (
     PENDING,
     Rewrite,
     guard_row,
-    noted,
-    pending,
-    retyped,
+    note_values,
+    pending_values,
     version_rows,
     with_note,
+    write_retyped,
 )
-from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, misplaced
-from lance_flight.catalog.manifests.version_log import Revision, VersionLog, existing, said_of
+from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, read_misplaced
+from lance_flight.catalog.manifests.version_log import Revision, VersionLog, require_snapshot, said_of
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import check_table
@@ -102,7 +102,7 @@ def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
     for key, note in revision.notes.items():
         head = with_note(head, key, note)
     if revision.metadata:
-        head = noted(head, base.metadata, revision.metadata)
+        head = note_values(head, base.metadata, revision.metadata)
     if revision.metadata or revision.notes:
         changed.append(head)
     new = [spec for spec in revision.specs if not base.row(spec_namespace(spec.id)).num_rows]
@@ -174,7 +174,7 @@ class Manifest(VersionLog):
         super().__init__(store.parent, store, place, None if branch is None else branch.table_branch)
         self._files = FurtherFiles()
 
-    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+    def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         self.place.check_files(dataset)
         found = read_snapshot(dataset, self.root, self.table_branch)
         return found or NotFound(
@@ -245,7 +245,7 @@ class Manifest(VersionLog):
         changes_head = head["object_id"][0].as_py() in rows["object_id"].to_pylist()
         rewrite = Rewrite.of(base, rows if changes_head else pa.concat_tables([head.cast(rows.schema), rows]), removed)
         if rewrite.is_retyped:
-            update = retyped(self.place, dataset, rewrite.rows)
+            update = write_retyped(self.place, dataset, rewrite.rows)
         else:
             written = self._files.write(self.place, dataset, rewrite.rows)
             update = rewrite.operation(dataset, self.place.uri, written)
@@ -261,11 +261,11 @@ class Manifest(VersionLog):
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         kept_tables.keep(self.place, committed)
-        found = self._read(committed, rewrite.applied(base, committed))
+        found = self._read(committed, rewrite.apply(base, committed))
         file = self._newest.file(int(committed.version))
         if file is not None:
             self._snapshots.put(file, found)
-        return existing(found)
+        return require_snapshot(found)
 
     def make_visible(self, base: Snapshot, revision: Revision, mark: str) -> int | None:
         if revision.stated:
@@ -297,10 +297,10 @@ class Manifest(VersionLog):
             except (SerializationFailure, OutcomeUnknown):
                 raise
             except Conflict:
-                return self.committed(base, transactions[0])
+                return self.note_commit(base, transactions[0])
             except BaseException as exc:
                 # Whatever went wrong, the table says whether it did so before or after the commit.
-                found = self.committed(base, transactions[0])
+                found = self.note_commit(base, transactions[0])
                 if found is not None:
                     return found
                 if not place.is_remote or not isinstance(exc, OSError):
@@ -349,10 +349,10 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
     check_table(stated, place)
     rows, addresses = _rows(dataset, place)
     try:
-        waiting = _pending(rows, stated)
+        waiting = _pending_note(rows, stated)
         metadata = {**stated, **waiting}
         check_table(metadata, place)
-        elsewhere = misplaced(metadata, dataset.schema, rows)
+        elsewhere = read_misplaced(metadata, dataset.schema, rows)
         found = {prop.key: prop.text for prop in elsewhere} | metadata
         if not any(key.startswith(SPEC_KEY) for key in found):
             return None
@@ -390,12 +390,12 @@ def _rows(dataset: LanceDataset, place: Store) -> tuple[pa.Table, np.ndarray]:
     return addressed.drop_columns([ROW_ADDRESS]), addressed[ROW_ADDRESS].to_numpy()
 
 
-def _pending(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
+def _pending_note(rows: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """Return what the guard row says of the metadata, whichever of the `v<N>` rows it is."""
     if "metadata" not in rows.column_names or not is_string(rows.schema.field("metadata").type):
         return {}
     heads = rows.filter(pc.match_substring(rows["metadata"], PENDING))
-    return pending(heads.slice(0, 1), metadata)
+    return pending_values(heads.slice(0, 1), metadata)
 
 
 def _check_columns(name: str, schema: pa.Schema) -> None:

@@ -40,7 +40,7 @@ from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, sealed, sealed_deletions
+from lance_flight.catalog.storage.whole_files import DATA, seal_fragments, sealed_deletions
 from lance_flight.errors import InvalidInput
 from lance_flight.model.grouping import match
 from lance_flight.model.json_documents import read_json
@@ -80,7 +80,7 @@ class Rewrite:
             rows = pa.concat_tables([kept, changed]).combine_chunks()
             none = np.zeros(len(fragments), np.bool_)
             return cls(rows, frozenset(np.unique(fragments).tolist()), {}, none, is_retyped)
-        folded = _folded(fragments[~replaced], changed.num_rows)
+        folded = _choose_folded(fragments[~replaced], changed.num_rows)
         in_folded = np.isin(fragments, list(folded))
         moved = base.rows.filter(pa.array(in_folded & ~replaced))
         deleted = replaced & ~in_folded
@@ -105,7 +105,7 @@ class Rewrite:
             removed_fragment_ids=sorted(self.folded), updated_fragments=updated, new_fragments=[written]
         )
 
-    def applied(self, base: Snapshot, committed: LanceDataset) -> Snapshot:
+    def apply(self, base: Snapshot, committed: LanceDataset) -> Snapshot:
         """Return the snapshot after the commit, without reading anything."""
         if base.addresses is None:
             raise AssertionError("a snapshot that was never stored")
@@ -123,7 +123,7 @@ class Rewrite:
         )
 
 
-def _folded(fragments: np.ndarray, changed: int) -> set[int]:
+def _choose_folded(fragments: np.ndarray, changed: int) -> set[int]:
     """Return the fragments to fold into the new one, smallest first.
 
     These are no larger than what is written anyway, or cheaper to write again than to delete from.
@@ -139,17 +139,17 @@ def _folded(fragments: np.ndarray, changed: int) -> set[int]:
     return folded
 
 
-def retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
+def write_retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
     """Write all `rows` of the next version of a table at a place, in columns of other types, and return its operation."""
     schema = _schema(dataset, rows.schema)
-    written = _written(place, dataset, rows, schema)
-    (written,) = sealed(place.uri, [written])
+    written = _write_file(place, dataset, rows, schema)
+    (written,) = seal_fragments(place.uri, [written])
     known = [fragment.metadata for fragment in dataset.get_fragments()]
     # An index may list fragments that are gone: their numbers are not given again.
     segments = (segment for index in dataset.describe_indices() for segment in index.segments)
     indexed = {number for segment in segments for number in segment.fragment_ids}
     new = written.to_json() | {"id": max([*indexed, *(field.id for field in known)], default=-1) + 1}
-    deleted = [_deleted(field, written, dataset) for field in known]
+    deleted = [_delete_all_rows(field, written, dataset) for field in known]
     return LanceOperation.Merge([*deleted, FragmentMetadata.from_json(json.dumps(new))], schema)
 
 
@@ -161,19 +161,19 @@ def _schema(dataset: LanceDataset, columns: pa.Schema) -> LanceSchema:
     return with_numbers(columns, known | chosen_numbers(columns, known, least_number(dataset)))
 
 
-def _written(place: Store, dataset: LanceDataset, rows: pa.Table, schema: LanceSchema) -> FragmentMetadata:
+def _write_file(place: Store, dataset: LanceDataset, rows: pa.Table, schema: LanceSchema) -> FragmentMetadata:
     """Write rows as one file that nothing refers to yet, laid out as Lance lays out the file of a new table."""
     sample = f"memory://{secrets.token_hex(8)}"
     version = dataset.data_storage_version
     (like,) = write_fragments(rows.slice(0, 1), sample, schema=rows.schema, mode="create", data_storage_version=version)
-    name, layout = f"{secrets.token_hex(16)}.lance", FileLayout.of(like.files[0]).numbered(numbers(schema))
+    name, layout = f"{secrets.token_hex(16)}.lance", FileLayout.of(like.files[0]).with_field_numbers(numbers(schema))
     writer = layout.writer(place.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
     writer.write_batch(rows)
     writer.close()
     return layout.fragment(name, writer.size_bytes, rows.num_rows)
 
 
-def _deleted(fragment: FragmentMetadata, written: FragmentMetadata, dataset: LanceDataset) -> FragmentMetadata:
+def _delete_all_rows(fragment: FragmentMetadata, written: FragmentMetadata, dataset: LanceDataset) -> FragmentMetadata:
     """Return a fragment all of whose rows are deleted, by a file that Lance does not read."""
     file = DeletionFile(int(dataset.version), secrets.randbits(32), "array", fragment.physical_rows, None)
     return replace(fragment, files=written.files, deletion_file=file)
@@ -293,7 +293,7 @@ PENDING = "lance_flight:pending"
 _DIGEST_BYTES = 16
 
 
-def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
+def note_values(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]) -> pa.Table:
     """Return the guard row with a note that `values` take the place of what `metadata` says.
 
     A value that stays the same, such as a spec whose exact types its JSON cannot say, would never be seen to have followed.
@@ -303,7 +303,7 @@ def noted(head: pa.Table, metadata: Mapping[str, str], values: Mapping[str, str]
     return with_note(head, PENDING, json.dumps(note, separators=(",", ":"), ensure_ascii=False))
 
 
-def pending(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
+def pending_values(head: pa.Table, metadata: Mapping[str, str]) -> dict[str, str]:
     """Return what the guard row says and `metadata` has still the old values of."""
     text = notes_of(head).get(PENDING)
     note = read_json(text) if isinstance(text, str) else {}

@@ -89,7 +89,7 @@ class Misplaced:
     place: Place
 
 
-def misplaced(metadata: Mapping[str, str], schema: pa.Schema, rows: pa.Table) -> tuple[Misplaced, ...]:
+def read_misplaced(metadata: Mapping[str, str], schema: pa.Schema, rows: pa.Table) -> tuple[Misplaced, ...]:
     """Return the specs and the schema that the table metadata of a `__manifest` lacks, but other places of it have."""
     found = {prop.key: prop for prop in [*_in_arrow(schema), *_in_rows(rows)]}
     return tuple(prop for key, prop in sorted(found.items()) if key not in metadata)
@@ -219,7 +219,7 @@ class Snapshot:
     `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata,
     with what is still `pending` there (`manifest_rows.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
-    One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
+    One with changes on top has no addresses: it was never stored. `read_misplaced` are specs and schema that are not in `metadata`.
     A plain table has one that is not stored (`is_partitioned` False): itself as the only partition of a spec without fields.
     """
 
@@ -235,7 +235,7 @@ class Snapshot:
     misplaced: tuple[Misplaced, ...] = ()
     is_partitioned: bool = True
 
-    def overlaid(self, rows: pa.Table) -> Snapshot:
+    def overlay(self, rows: pa.Table) -> Snapshot:
         """Return this snapshot with `rows` in place of those with their object ids, or beside them."""
         kept = self.rows.filter(pc.invert(pc.is_in(self.rows["object_id"], value_set=rows["object_id"])))
         return replace(self, rows=pa.concat_tables([kept, rows]).combine_chunks(), addresses=None)

@@ -124,7 +124,7 @@ class VersionLog(ABC):
         self._newest = LatestVersion(self.place)
 
     @abstractmethod
-    def parsed(self, dataset: LanceDataset) -> Snapshot | NotFound:
+    def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         """Return what a version is: a snapshot, or why there is none."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class VersionLog(ABC):
         `NotFound` where it is no table of this kind, which is kept in mind as well, `Corrupt` where it is broken.
         """
         if self.place.is_remote:
-            return existing(self._remote_snapshot(version))
+            return require_snapshot(self._remote_snapshot(version))
         self.store.check_links()
         file = self._newest.head() if version is None else self._newest.file(version)
         found = None if file is None else self._snapshots.get(file)
@@ -153,14 +153,14 @@ class VersionLog(ABC):
             found = self._read(dataset)
             if file is not None and self._newest.file(int(dataset.version)) == file:
                 self._snapshots.put(file, found)
-        return existing(found)
+        return require_snapshot(found)
 
     def _remote_snapshot(self, version: int | None) -> Snapshot | NotFound:
         """Return a version in an object store: the newest one is looked up once in a statement, and parsed when it is not in memory yet.
 
         Lance reads the names of the newest versions, with what tells each from one of a table that was made again in this place.
         """
-        known = looks.known(self.place.uri, _NEWEST)
+        known = looks.recall(self.place.uri, _NEWEST)
         if version is None:
             key = looks.find(self.place.uri, _NEWEST, self._look) if known is None else known[0]
         elif known is not None and known[0][0] == version:
@@ -222,7 +222,7 @@ class VersionLog(ABC):
         key = _key(dataset)
         known = self._snapshots.get(key)
         if known is None:
-            known = found or self.parsed(dataset)
+            known = found or self.parse(dataset)
             self._snapshots.put(key, known)
         return known
 
@@ -264,7 +264,7 @@ class VersionLog(ABC):
         """Return all rows of one version, whether or not it was a partitioned namespace by then."""
         return self.open(version).to_table()
 
-    def committed(self, base: Snapshot, transaction: str) -> int | None:
+    def note_commit(self, base: Snapshot, transaction: str) -> int | None:
         """Return the version after `base` that a transaction became visible in, durable by now: its answer was lost, or came twice.
 
         None where it did not. `OutcomeUnknown` where it cannot be known.
@@ -306,7 +306,7 @@ def said_of(operation: str, transactions: Sequence[str]) -> dict[str, str]:
     return {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
 
 
-def existing(found: Snapshot | NotFound) -> Snapshot:
+def require_snapshot(found: Snapshot | NotFound) -> Snapshot:
     """Return a snapshot that is one; `NotFound` for a version that is none."""
     if isinstance(found, NotFound):
         raise NotFound(str(found))

@@ -71,7 +71,7 @@ class Attachment:
         rows = int(dataset.count_rows())
         with self.namespace.changing(transaction):
             edit = self._edit(snapshot)
-            pin = self._brought(dataset, snapshot, self.namespace.store.child(edit.location))
+            pin = self._bring_files(dataset, snapshot, self.namespace.store.child(edit.location))
             transaction.attach(edit, pin, f"attach {self.name} with {rows} rows")
             self.namespace.commits.commit(transaction)
         return rows, int(dataset.version)
@@ -99,7 +99,7 @@ class Attachment:
         tables = snapshot.tables_of(snapshot.current_spec.id)
         if len(tables) and (match(self.values, tables.values) >= 0).any():
             raise AlreadyExists(
-                f"the partition {shown(self.values)} of {self.namespace.store.name!r} is there already;"
+                f"the partition {show_values(self.values)} of {self.namespace.store.name!r} is there already;"
                 " INSERT the rows, or DROP the partition first"
             )
 
@@ -132,7 +132,7 @@ class Attachment:
             if len(wrong):
                 raise DataError(
                     f"row {before + int(wrong[0]) + 1} of {self.name!r} is of the partition"
-                    f" {shown(found.slice(int(wrong[0]), 1))}, not {shown(self.values)}"
+                    f" {show_values(found.slice(int(wrong[0]), 1))}, not {show_values(self.values)}"
                 )
             before += batch.num_rows
 
@@ -151,7 +151,7 @@ class Attachment:
             replaces=True,
         )
 
-    def _brought(self, dataset: LanceDataset, snapshot: Snapshot, place: Store) -> FixedPin:
+    def _bring_files(self, dataset: LanceDataset, snapshot: Snapshot, place: Store) -> FixedPin:
         """Return the files at their place in the namespace, and a version on top that says which columns they are."""
         with _removed_if_failed(place):
             _link(self.table.store, place)
@@ -212,7 +212,7 @@ def _link(source: Store, target: Store) -> None:
         shutil.copyfile(old, new)
 
 
-def shown(values: pa.Table) -> str:
+def show_values(values: pa.Table) -> str:
     """Return one row of partition values as SQL says them."""
     row = values.to_pylist()[0]
     listed = (f"{name.removeprefix(COLUMN_PREFIX)} = {'NULL' if v is None else repr(v)}" for name, v in row.items())

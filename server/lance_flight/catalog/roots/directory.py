@@ -142,7 +142,7 @@ class Root(TableResolver):
         with ExitStack() as held:
             private = held.enter_context(private_place(self.store))
             count = build(private.new)
-            table = self._recorded(PartitionedNamespace(private.new)) if partitioned else PlainTable(private.new)
+            table = self._record_version(PartitionedNamespace(private.new)) if partitioned else PlainTable(private.new)
             publish = partial(self._publish, table, private, name, place, replace=replace)
             return StagedTable(name, table, count, publish, held.pop_all())
 
@@ -172,7 +172,7 @@ class Root(TableResolver):
         self._check_alike(name)
         self._check_no_view(name)
         self.check_other_tables()
-        is_replaced = replace and not partitioned and name in self._listed()
+        is_replaced = replace and not partitioned and name in self._listed_tables()
         if not is_replaced:
             self._check_schema(name, partitioned=partitioned)
 
@@ -220,7 +220,7 @@ class Root(TableResolver):
         if self._is_namespace(self.store) and self.has(name):
             raise Unsupported(f"table {name.name!r} is the root itself; rename the directory instead")
         with self._lock:
-            place, listed = self._place(name), self._listed().get(name)
+            place, listed = self._place(name), self._listed_tables().get(name)
             if self.has(target):
                 raise AlreadyExists(f"table {new!r} is there already")
             if listed is not None:
@@ -255,7 +255,7 @@ class Root(TableResolver):
                 raise NotFound.named("schema", db_schema, self.schemas())
             for error in self._views.unreadable():
                 raise error  # its schema may be this one
-            view = next((view.name.name for view in self._views.listed() if view.name.db_schema == db_schema), None)
+            view = next((view.name.name for view in self._views.list_views() if view.name.db_schema == db_schema), None)
             if view is not None:
                 raise InvalidInput(f"schema {db_schema!r} is not empty: it has view {view!r}; expected DROP VIEW first")
             path = self._manifest.listing().path_of_schema(db_schema)
@@ -296,13 +296,13 @@ class Root(TableResolver):
         begin()
         self._views.drop(name)
 
-    def unregistered(self) -> list[Listed]:
+    def list_unregistered(self) -> list[Listed]:
         """Return the plain tables right below the root (V1) that its `__manifest` (V2) could list and does not, as rows."""
         if self._is_namespace(self.store):
             raise Unsupported(
                 f"the root {self.store.name!r} is itself a partitioned namespace and contains only partitions"
             )
-        known = self._listed()
+        known = self._listed_tables()
         v1 = [name.name for name, partitioned in self.kinds().items() if name.db_schema == PUBLIC and not partitioned]
         return [
             Listed(name, name + PLAIN_SUFFIX)
@@ -379,7 +379,7 @@ class Root(TableResolver):
             )
         return self.store.child(directory)
 
-    def _recorded(self, namespace: PartitionedNamespace) -> PartitionedNamespace:
+    def _record_version(self, namespace: PartitionedNamespace) -> PartitionedNamespace:
         """Return a new namespace, once it has the version that new tables of this root have."""
         version = self.formats.version_for_new(TABLE)
         if version > FIRST:
@@ -435,7 +435,7 @@ class Root(TableResolver):
         there = self.has(name)
         if there and not replace:
             raise AlreadyExists(f"table {name.name!r} is there already")
-        old, row = self._place(name) if there else None, self._listed().get(name)
+        old, row = self._place(name) if there else None, self._listed_tables().get(name)
         if old is not None:
             self._take(private, old)
             failpoint("table_replaced")
@@ -499,7 +499,7 @@ class Root(TableResolver):
 
     def _forget_row(self, name: TableName) -> None:
         """Remove a table from the directory namespace's manifest, if it is listed there."""
-        listed = self._listed().get(name)
+        listed = self._listed_tables().get(name)
         if listed is not None:
             self._manifest.forget(listed)
 
@@ -557,7 +557,7 @@ class TemporaryTables:
         """True once a table was made, until all are forgotten."""
         return self._root is not None
 
-    def known(self) -> Temporary:
+    def list_tables(self) -> Temporary:
         """Return the tables that are there now."""
         root = self._root
         return NO_TABLES if root is None else Temporary(frozenset(root.tables()), root)

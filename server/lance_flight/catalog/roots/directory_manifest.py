@@ -90,18 +90,18 @@ class DirectoryManifest:
 
     def forget(self, listed: Listed) -> None:
         """Remove a table from the list, but none that another writer has listed under its name since, in another place."""
-        location = "IS NULL" if listed.location is None else f"= {_quoted(listed.location)}"
+        location = "IS NULL" if listed.location is None else f"= {_quote(listed.location)}"
         with self._changing() as dataset:
-            dataset.delete(f"object_id = {_quoted(listed.object_id)} AND location {location}")
+            dataset.delete(f"object_id = {_quote(listed.object_id)} AND location {location}")
 
     def rename(self, listed: Listed, path: Path) -> None:
         """Rename a table in one commit; raise `Conflict` where another writer gives or takes one of the two names first."""
-        new, old = SEPARATOR.join(path), f"object_id = {_quoted(listed.object_id)}"
+        new, old = SEPARATOR.join(path), f"object_id = {_quote(listed.object_id)}"
         with self._changing() as dataset:
             row = dataset.to_table(filter=old)
             if not row.num_rows:
                 raise NotFound(f"no table {listed.object_id!r} in the __manifest of {self.root.name!r}")
-            if dataset.count_rows(f"object_id = {_quoted(new)}"):
+            if dataset.count_rows(f"object_id = {_quote(new)}"):
                 raise AlreadyExists(f"{new!r} is in the __manifest of {self.root.name!r} already")
             place = row.schema.get_field_index("object_id")
             renamed = row.set_column(place, row.schema.field(place), [[new]])
@@ -125,7 +125,7 @@ class DirectoryManifest:
         """Remove a namespace from the list; `InvalidInput` for one with tables or namespaces in it."""
         with self._changing() as dataset:
             self.check_empty(path)
-            dataset.delete(f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'")
+            dataset.delete(f"object_id = {_quote(SEPARATOR.join(path))} AND object_type = 'namespace'")
 
     def check_empty(self, path: Path) -> None:
         """Raise `InvalidInput` for a namespace with tables or namespaces in it."""
@@ -142,7 +142,7 @@ class DirectoryManifest:
 
     def properties(self, path: Path) -> Mapping[str, str]:
         """Return the properties of a listed namespace."""
-        object_id = f"object_id = {_quoted(SEPARATOR.join(path))} AND object_type = 'namespace'"
+        object_id = f"object_id = {_quote(SEPARATOR.join(path))} AND object_type = 'namespace'"
         rows = self.root.child(MANIFEST).open().to_table(columns=["metadata"], filter=object_id)["metadata"].to_pylist()
         if not rows:
             raise NotFound(f"no namespace {SEPARATOR.join(path)!r} in the __manifest of {self.root.name!r}")
@@ -158,7 +158,7 @@ class DirectoryManifest:
             self._create()
         with self._changing() as dataset:
             for row in rows:
-                if dataset.count_rows(f"object_id = {_quoted(str(row['object_id']))}"):
+                if dataset.count_rows(f"object_id = {_quote(str(row['object_id']))}"):
                     raise AlreadyExists(f"{row['object_id']!r} is in the __manifest of {self.root.name!r} already")
             schema = pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
             _merge(dataset).execute(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
@@ -224,6 +224,6 @@ def _merge(dataset: LanceDataset) -> Any:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("'", "''")
     return f"'{escaped}'"

@@ -90,7 +90,7 @@ class TableResolver:
         view.branch = name
         return view
 
-    def guarded(self, guard: Visibility) -> Self:
+    def guard_with(self, guard: Visibility) -> Self:
         """Return the same root with the tables that `guard` lets its caller see."""
         view = copy(self)
         view.guard = guard
@@ -113,7 +113,7 @@ class TableResolver:
         """Return whether a table is a temporary one of this root."""
         return self.temporary is not None and table.store.uri.startswith(f"{self.temporary.store.uri}/")
 
-    def governing(self, name: TableName) -> TableName:
+    def governing_table(self, name: TableName) -> TableName:
         """Return the table whose grants count for a name: of a branch `t@b` it is `t`."""
         table, sign, _ = name.name.rpartition(BRANCH_SIGN)
         return TableName(name.db_schema, table) if sign and self._find(name) is None else name
@@ -152,7 +152,7 @@ class TableResolver:
         """Return the table of this name, or `NotFound` with the nearest names."""
         found = self.find(name)
         if found is None:
-            raise self._missing(name)
+            raise self._why_missing(name)
         return found
 
     def view(self, name: TableName) -> ViewDefinition | None:
@@ -161,13 +161,13 @@ class TableResolver:
 
     def views(self) -> list[ViewDefinition]:
         """Return all views, sorted by name."""
-        return sorted((view for view in self._views.listed() if self._sees(view.name)), key=lambda view: view.name)
+        return sorted((view for view in self._views.list_views() if self._sees(view.name)), key=lambda view: view.name)
 
     def unreadable_views(self) -> list[LanceFlightError]:
         """Return an error for each view that cannot be read; no list has it."""
         return self._views.unreadable()
 
-    def _missing(self, name: TableName) -> NotFound:
+    def _why_missing(self, name: TableName) -> NotFound:
         """Return why there is no table of a name, as far as its asker may know."""
         if self.view(name) is not None:
             return NotFound(
@@ -265,7 +265,7 @@ class TableResolver:
         place = self._directory(name.db_schema)
         whole, plain = place.child(name.name), place.child(name.name + PLAIN_SUFFIX)
         if whole.is_link or plain.is_link:
-            raise _linked("table", name.name)
+            raise _follow_link("table", name.name)
         if self._is_namespace(whole, within=_SHAPE_SECONDS if self._was_read(plain) else 0.0):
             return self._namespace(whole)
         return self._find_plain(name, plain, listing) or (self._namespace(whole) if has_lost_manifest(whole) else None)
@@ -357,7 +357,7 @@ class TableResolver:
             return place.directories()
         names = _directories(place)
         candidates = [place.child(name) for name in names if _is_safe(name)]
-        unknown = [store for store in candidates if looks.known(store.uri, _KIND, within=LISTED_SECONDS) is None]
+        unknown = [store for store in candidates if looks.recall(store.uri, _KIND, within=LISTED_SECONDS) is None]
         if unknown:
             map_tables(self._listed_kind, unknown, "kinds")
         return names
@@ -367,7 +367,7 @@ class TableResolver:
 
         That the directory is there was just seen.
         """
-        known = looks.known(place.uri, _KIND, within=LISTED_SECONDS)
+        known = looks.recall(place.uri, _KIND, within=LISTED_SECONDS)
         if known is not None and known[0] is not None:
             return bool(known[0])
         return looks.find(place.uri, _KIND, partial(self._kind, place))
@@ -414,7 +414,7 @@ class TableResolver:
             return False
         place = self.store.child(name)
         if place.is_remote:
-            if looks.known(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
+            if looks.recall(place.uri, _KIND, within=LISTED_SECONDS) == (True,):
                 return False
             inside = _directories(place)
         else:
@@ -424,7 +424,7 @@ class TableResolver:
 
     def _names(self, db_schema: str) -> list[str]:
         """Return what look like the names of tables in a schema, without opening any."""
-        found = [name.name for name in self._listed() if name.db_schema == db_schema]
+        found = [name.name for name in self._listed_tables() if name.db_schema == db_schema]
         if _is_safe(db_schema):
             place = self._directory(db_schema)
             tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
@@ -437,10 +437,10 @@ class TableResolver:
             return self.store
         place = self.store.child(db_schema)
         if place.is_link:
-            raise _linked("schema", db_schema)
+            raise _follow_link("schema", db_schema)
         return place
 
-    def _listed(self) -> Mapping[TableName, Listed]:
+    def _listed_tables(self) -> Mapping[TableName, Listed]:
         """Return the tables that a `__manifest` of the directory namespace (V2) lists."""
         return self._named_listing()[1]
 
@@ -503,7 +503,7 @@ def _name(path: Path) -> TableName:
     return TableName(".".join(path[:-1]) or PUBLIC, path[-1])
 
 
-def _linked(what: str, name: str) -> OutsideRoot:
+def _follow_link(what: str, name: str) -> OutsideRoot:
     return OutsideRoot(
         f"{what} {name!r} is a symbolic link, and no link below a root is followed; expected the directory itself"
     )

@@ -57,7 +57,7 @@ class Views:
         # In an object store one request says that there is none.
         return self._read(file) if self._place.is_remote or self._place.has(file) else None
 
-    def listed(self) -> Iterator[ViewDefinition]:
+    def list_views(self) -> Iterator[ViewDefinition]:
         """Yield all views but those that cannot be read, whose own use says so."""
         for found in map(self._read_or_error, self.files()):
             if isinstance(found, ViewDefinition):
@@ -93,19 +93,19 @@ class Views:
         place.check_way()
         if place.is_remote:
             if not replace and place.has(file):
-                raise _taken(view.name)
+                raise _is_taken(view.name)
             place.write(file, content)
             return
         Path(place.uri).mkdir(exist_ok=True)
         try:
             write_file(Path(place.uri, file), content, replace=replace)
         except FileExistsError:
-            raise _taken(view.name) from None
+            raise _is_taken(view.name) from None
 
     def drop(self, name: TableName) -> None:
         """Remove a view; `NotFound` if there is none of this name."""
         if not self.has(name):
-            raise NotFound.named("view", name.name, [view.name.name for view in self.listed()])
+            raise NotFound.named("view", name.name, [view.name.name for view in self.list_views()])
         self._place.remove_files([_file_of(name)])
         flush(self.store.uri)
 
@@ -153,5 +153,5 @@ def _file_of(name: TableName) -> str:
     return f"{_PREFIX}{digest}{_SUFFIX}"
 
 
-def _taken(name: TableName) -> AlreadyExists:
+def _is_taken(name: TableName) -> AlreadyExists:
     return AlreadyExists(f"view {name.name!r} is there already; expected CREATE OR REPLACE VIEW, or IF NOT EXISTS")

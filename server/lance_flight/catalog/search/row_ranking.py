@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
-from lance_flight.catalog.tables.index_coverage import covered
+from lance_flight.catalog.tables.index_coverage import covered_files
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
 from lance_flight.catalog.tables.schema_adapter import physical
@@ -68,7 +68,7 @@ class Order(Protocol):
         ...
 
 
-def placed(rows: pa.Table, source: Source) -> pa.Table:
+def add_table_names(rows: pa.Table, source: Source) -> pa.Table:
     """Return rows of a source with the name of the table that each of them lies in."""
     if not source.owners:
         return rows.append_column(TABLE, pa.repeat(pa.scalar(source.name), rows.num_rows))
@@ -77,7 +77,7 @@ def placed(rows: pa.Table, source: Source) -> pa.Table:
 
 
 def in_order(search: Order, rows: pa.Table) -> pa.Table:
-    """Return rows that are `placed` in the order of the search, equal ones in that of tables and rows.
+    """Return rows that are `add_table_names` in the order of the search, equal ones in that of tables and rows.
 
     What cannot be compared comes last.
     """
@@ -93,22 +93,22 @@ def in_order(search: Order, rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(rows, keys))
 
 
-def ranked(search: Order, rows: pa.Table) -> pa.Table:
-    """Return the first of all rows found, which are `placed`; scores that are the same become the best of them."""
+def rank_rows(search: Order, rows: pa.Table) -> pa.Table:
+    """Return the first of all rows found, which are `add_table_names`; scores that are the same become the best of them."""
     if search.precision:
         rows = in_order(search, rows)
-        same = levelled(rows[search.result.name].to_numpy().astype(np.float64), search.precision)
+        same = level_scores(rows[search.result.name].to_numpy().astype(np.float64), search.precision)
         column = pa.array(same, search.result.type)
         rows = rows.set_column(rows.schema.get_field_index(search.result.name), search.result, column)
     return in_order(search, rows).slice(0, search.count)
 
 
-def levelled(scores: Scores, precision: float) -> Scores:
+def level_scores(scores: Scores, precision: float) -> Scores:
     """Return scores, given from the best on, with each the best of those that it is the same as.
 
     What follows a score does not change it, so that the best rows are the first of a longer list.
 
-    >>> levelled(np.array([8.0, 7.5, 7.0, 6.5, 3.0]), precision=1 / 8).tolist()
+    >>> level_scores(np.array([8.0, 7.5, 7.0, 6.5, 3.0]), precision=1 / 8).tolist()
     [8.0, 8.0, 8.0, 6.5, 3.0]
     """
     places, are_first = np.arange(len(scores)), np.zeros(len(scores), bool)
@@ -122,7 +122,7 @@ def levelled(scores: Scores, precision: float) -> Scores:
 
 
 def candidates(search: Order, rows: pa.Table) -> pa.Table:
-    """Return those of the rows of one table, which are `placed`, that may be among the best beside rows of others.
+    """Return those of the rows of one table, which are `add_table_names`, that may be among the best beside rows of others.
 
     What is found elsewhere decides which scores are the same. Of rows with one score the first are enough.
     """
@@ -137,7 +137,7 @@ def candidates(search: Order, rows: pa.Table) -> pa.Table:
 
 
 def is_certain(search: Order, best: pa.Table, found: pa.Table) -> bool:
-    """Return whether rows that are better than the last one `found` are enough: no row that was not found is among the best."""
+    """Return whether rows that are better than the last one `search_table` are enough: no row that was not found is among the best."""
     if best.num_rows < search.count or not search.precision:
         return bool(best.num_rows >= search.count)
     scores = best[search.result.name].to_numpy().astype(np.float64)
@@ -145,7 +145,7 @@ def is_certain(search: Order, best: pa.Table, found: pa.Table) -> bool:
     return bool(last * (1 - search.precision) > np.min(found[search.result.name].to_numpy()))
 
 
-def settled(search: Order, rows: pa.Table, asked: int) -> pa.Table:
+def settle_best(search: Order, rows: pa.Table, asked: int) -> pa.Table:
     """Return the rows that are certainly the best of those found for `asked`: further rows may equal the last."""
     if rows.num_rows < asked:
         return rows
@@ -185,12 +185,12 @@ class ChoosingSearch(Search, Order, Protocol):
         """True if a result with fewer rows than requested has all that there are."""
         ...
 
-    def widened(self, count: int, *, is_whole: bool) -> Self:
+    def widen(self, count: int, *, is_whole: bool) -> Self:
         """Return the same search for more rows; `is_whole` for all that there are, in their true order."""
         ...
 
 
-def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
+def search_table(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
     """Return what a search finds in a table."""
     scan = replace(scan, search=search)
     if search.among is None:
@@ -201,12 +201,12 @@ def found(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
     asked = SPARE * search.count * rows // len(mine)
     if len(mine) <= asked:
         # Lance does not know addresses where it looks into an index of vectors that is about some files alone.
-        few = search.widened(search.count, is_whole=True)
+        few = search.widen(search.count, is_whole=True)
         return read(replace(scan, search=few, among=address_condition(mine)), [source])
-    seen = _addressed(replace(scan, search=search.widened(asked, is_whole=False)), source)
+    seen = _read_with_addresses(replace(scan, search=search.widen(asked, is_whole=False)), source)
     kept = _among(mine, seen)
     if kept.num_rows < search.count and not (search.is_complete and seen.num_rows < asked):
-        kept = _among(mine, _addressed(replace(scan, search=search.widened(rows, is_whole=True)), source))
+        kept = _among(mine, _read_with_addresses(replace(scan, search=search.widen(rows, is_whole=True)), source))
     return kept.select(scan.schema.names)
 
 
@@ -219,7 +219,7 @@ def rows_among(among: Mapping[int, Addresses] | None, scan: Scan, source: Source
         return scan.schema.empty_table()
     if SPARE * len(mine) <= source.count_rows():
         return read(replace(scan, among=address_condition(mine)), [source])
-    return _among(mine, _addressed(scan, source)).select(scan.schema.names)
+    return _among(mine, _read_with_addresses(scan, source)).select(scan.schema.names)
 
 
 def _addresses_in(among: Mapping[int, Addresses], source: Source) -> Addresses:
@@ -245,7 +245,7 @@ def _address(fragment: int) -> np.uint64:
     return np.uint64(fragment << OFFSET_BITS)
 
 
-def _addressed(scan: Scan, source: Source) -> pa.Table:
+def _read_with_addresses(scan: Scan, source: Source) -> pa.Table:
     """Return what a scan reads, with addresses."""
     schema = scan.schema if ROW_ADDRESS in scan.schema.names else scan.schema.append(_ADDRESS)
     return read(replace(scan, schema=schema), [source])
@@ -286,10 +286,10 @@ def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, kee
     asked, wanted = search.count + 1, [*scan.schema.names, TABLE.name]
     scan = with_vectors(search, scan, source)
     rows = find(asked, scan.schema)
-    best = _without_gaps(search, keep(settled(search, rows, asked)))
+    best = _without_gaps(search, keep(settle_best(search, rows, asked)))
     if rows.num_rows >= asked and not is_certain(search, best, rows):
         best = _read_in_order(search, scan, source, find, keep)
-    return candidates(search, placed(best, source)).select(wanted)
+    return candidates(search, add_table_names(best, source)).select(wanted)
 
 
 def with_vectors(search: OrderedSearch, scan: Scan, source: Source) -> Scan:
@@ -310,7 +310,7 @@ def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find
     while True:
         asked *= MORE
         rows = find(asked, narrow)
-        best = placed(keep(settled(search, rows, asked)), source)
+        best = add_table_names(keep(settle_best(search, rows, asked)), source)
         if rows.num_rows >= asked and not is_certain(search, best, rows):
             continue
         # Of a vector's rows more are read than are wanted, since some may have NULL inside.
@@ -367,7 +367,7 @@ def indexed_files(column: str, scan: Scan, source: Source) -> frozenset[int]:
             return frozenset()
         number, fields = found.id(), found.children()
     mine = [index for index in source.dataset.describe_indices() if list(index.fields) == [number]]
-    return frozenset[int]().union(*map(covered, mine))
+    return frozenset[int]().union(*map(covered_files, mine))
 
 
 def rows_in(files: frozenset[int], rows: pa.Table) -> pa.Table:

@@ -20,11 +20,11 @@ from lance_flight.catalog.search.row_ranking import (
     Addresses,
     addresses_in,
     best_rows,
-    found,
     indexed_files,
-    ranked,
+    rank_rows,
     read,
     rows_in,
+    search_table,
     with_vectors,
 )
 from lance_flight.catalog.search.text_search import TextSearch
@@ -91,7 +91,7 @@ class VectorSearch:
     def is_complete(self) -> bool:
         return not self.use_index
 
-    def widened(self, count: int, *, is_whole: bool) -> Self:
+    def widen(self, count: int, *, is_whole: bool) -> Self:
         return replace(self, count=count, use_index=self.use_index and not is_whole)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
@@ -111,14 +111,14 @@ class VectorSearch:
             "refine_factor": refine,
             # Lance refuses fewer candidates than it is to find.
             "ef": None if self.ef is None else max(self.ef, count * (refine or 1)),
-            "distance_range": (self._bound(use_index=use_index), None) if is_bounded else None,
+            "distance_range": (self._distance_bound(use_index=use_index), None) if is_bounded else None,
             "use_index": use_index,
         }
         given = {name: value for name, value in nearest.items() if value is not None}
         fast = {"fast_search": True} if use_index and self.indexed_by is not None else {}
         return {"nearest": given, "prefilter": True, "disable_scoring_autoprojection": True, **fast}
 
-    def _bound(self, *, use_index: bool) -> float | None:
+    def _distance_bound(self, *, use_index: bool) -> float | None:
         """Return the least distance that Lance is asked for: a little less where it is measured again (`not_before`)."""
         if self.least is None or self.refine is None or not use_index:
             return self.least
@@ -163,7 +163,7 @@ def best(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return ranked(search, rows)
+    return rank_rows(search, rows)
 
 
 def best_of_equal(search: AnySearch, find: Callable[[AnySearch], pa.Table]) -> pa.Table:
@@ -185,7 +185,7 @@ def _search_each(
     search: AnySearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]
 ) -> pa.Table:
     if isinstance(search, TextSearch):
-        return text_search.found(search, work, pool, check)
+        return text_search.search_tables(search, work, pool, check)
     running = [pool.submit(partial(_of_table, search, scan, table, check)) for scan, table in work]
     return pa.concat_tables([future.result() for future in running])
 
@@ -193,7 +193,7 @@ def _search_each(
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
     found = [best_of_source(search, scan, source, check) for source in table()]
-    return found[0] if len(found) == 1 else ranked(search, pa.concat_tables(found))
+    return found[0] if len(found) == 1 else rank_rows(search, pa.concat_tables(found))
 
 
 def best_of_source(
@@ -211,9 +211,9 @@ def best_of_source(
             rows = first
         else:
             wanted, columns = replace(search, count=count, among=among), replace(scan, schema=schema)
-            rows = found(wanted, columns, source)
+            rows = search_table(wanted, columns, source)
             if search.may_miss_rows and rows.num_rows < count:
-                rows = found(replace(wanted, use_index=False), columns, source)
+                rows = search_table(replace(wanted, use_index=False), columns, source)
         return search.not_beyond(rows if files is None else rows_in(files, rows))
 
     return best_rows(search, scan, source, find, search.not_before)
@@ -242,7 +242,7 @@ def best_of_each(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return [ranked(search, pa.concat_tables(tables)) for tables in zip(*found, strict=True)]
+    return [rank_rows(search, pa.concat_tables(tables)) for tables in zip(*found, strict=True)]
 
 
 def _search_table_by_all(
@@ -260,7 +260,7 @@ def _search_table_by_all(
                 best_of_source(each, scan, source, check, first[place])
                 for source, first in zip(sources, firsts, strict=True)
             ]
-            found.append(ranked(each, pa.concat_tables(parts)))
+            found.append(rank_rows(each, pa.concat_tables(parts)))
     return found
 
 

@@ -66,7 +66,7 @@ class Highlighter:
         tokenizer = options.get("base_tokenizer")
         if tokenizer == "ngram":
             return cls(_spans_of_parts(query))
-        cut = _cut(options)
+        cut = _cutter(options)
         return cls(_Words(query, cut, _WORDS.get(str(tokenizer), _WORD)).spans)
 
     def mark(self, text: str, marks: Marks) -> str:
@@ -157,9 +157,9 @@ def _check_compared(words: Sequence[object]) -> None:
         )
 
 
-def _cut(options: Mapping[str, Any]) -> Cut:
+def _cutter(options: Mapping[str, Any]) -> Cut:
     """Return how an index with some options cuts words, which are kept."""
-    cut = cutting({name: value for name, value in _KIND.checked(options).items() if name != "with_position"})
+    cut = cutting({name: value for name, value in _KIND.check_options(options).items() if name != "with_position"})
     try:
         cut("")
     except ValueError as exc:

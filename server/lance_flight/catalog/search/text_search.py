@@ -36,7 +36,7 @@ from lance_flight.catalog.search.text_syntax import (
     weighed_words,
 )
 from lance_flight.catalog.tables import index_coverage
-from lance_flight.catalog.tables.index_coverage import covered, index_of, is_outdated
+from lance_flight.catalog.tables.index_coverage import covered_files, index_of, is_outdated
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, Source
@@ -116,7 +116,7 @@ class IndexedTexts:
         """Return the statistics of a column's index; not `is_lasting` if the counts need not be remembered."""
         segments = dataset.stats.index_stats(index.name)["segments"]
         documents = sum(segment["num_docs"] for segment in segments)
-        covered = index_coverage.covered(index)
+        covered = index_coverage.covered_files(index)
         here = [file for file in dataset.get_fragments() if file.fragment_id in covered]
         rows, stored = sum(file.count_rows() for file in here), sum(file.physical_rows for file in here)
         # How many rows removed files had is not known any more: as many as the other files, it is assumed.
@@ -214,7 +214,7 @@ class TextSearch:
     def results(self) -> tuple[pa.Field, ...]:
         return (self.result,)
 
-    def widened(self, count: int, *, is_whole: bool) -> Self:
+    def widen(self, count: int, *, is_whole: bool) -> Self:
         return replace(self, count=count)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
@@ -232,7 +232,9 @@ Worth: TypeAlias = Mapping[str, Statistics]
 """How rare the words of a query are in each column."""
 
 
-def found(search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]) -> pa.Table:
+def search_tables(
+    search: TextSearch, work: Sequence[tuple[Scan, Open]], pool: Executor, check: Callable[[], None]
+) -> pa.Table:
     """Return the best rows of each table; `check` may end it between two."""
     room = _Room(MOST_UNINDEXED)
 
@@ -329,7 +331,7 @@ class _Stored:
     @property
     def covered(self) -> frozenset[int]:
         """The files that its index is about."""
-        return frozenset() if self.index is None else covered(self.index)
+        return frozenset() if self.index is None else covered_files(self.index)
 
     def texts(self, source: Source) -> IndexedTexts:
         """Return what its index is about."""
@@ -346,7 +348,7 @@ def _statistics(texts: Texts, query: Node | None) -> Worth:
     return {column.name: indexed.statistics(weighed_words(query, indexed.cut)) for column, indexed in texts}
 
 
-def _asked(texts: Texts, query: Node | None, every: Worth | None) -> tuple[FullTextQuery | None, float]:
+def _read_query(texts: Texts, query: Node | None, every: Worth | None) -> tuple[FullTextQuery | None, float]:
     """Return a query by the statistics of all parts, and what its scores are to be divided by."""
     own = None if every is None else _statistics(texts, query)
 
@@ -389,12 +391,12 @@ class _Indexed:
         return _statistics(self.texts, self.search.query)
 
     def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
-        asked, scale = _asked(self.texts, self.search.query, every)
+        asked, scale = _read_query(self.texts, self.search.query, every)
         if asked is None:
             return schema.empty_table()
         search = replace(self.search, is_indexed=True, count=count, asked=asked)
-        rows = row_ranking.found(search, replace(self.scan, schema=schema), self.source)
-        return _scaled(rows, search.result, scale)
+        rows = row_ranking.search_table(search, replace(self.scan, schema=schema), self.source)
+        return _scale_scores(rows, search.result, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,12 +412,12 @@ class _Mixed:
         return {}
 
     def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
-        asked, scale = _asked(self.texts, self.search.query, None)
+        asked, scale = _read_query(self.texts, self.search.query, None)
         if asked is None:
             return schema.empty_table()
         search = replace(self.search, count=count, asked=asked)
-        rows = row_ranking.found(search, replace(self.scan, schema=schema), self.source)
-        return _scaled(rows, search.result, scale)
+        rows = row_ranking.search_table(search, replace(self.scan, schema=schema), self.source)
+        return _scale_scores(rows, search.result, scale)
 
 
 @dataclass(slots=True)
@@ -480,7 +482,7 @@ class _Held:
         )
 
     def find(self, search: TextSearch, every: Worth | None) -> pa.Table:
-        asked, scale = _asked(self.texts, search.query, every) if self.texts else (None, 1.0)
+        asked, scale = _read_query(self.texts, search.query, every) if self.texts else (None, 1.0)
         if asked is None:
             return self.rows.slice(0, 0).append_column(search.result, pa.array([], search.result.type))
         search = replace(search, asked=asked)
@@ -488,7 +490,7 @@ class _Held:
         dataset = self.texts[0][1].dataset
         best = dataset.scanner(columns=columns, **search.arguments(search.column, None)).to_table()
         rows = self.rows.take(best[_PLACE]).append_column(search.result, best[search.result.name])
-        return _scaled(rows, search.result, scale)
+        return _scale_scores(rows, search.result, scale)
 
 
 class _Room:
@@ -507,7 +509,7 @@ class _Room:
             return True
 
 
-def _scaled(rows: pa.Table, result: pa.Field, scale: float) -> pa.Table:
+def _scale_scores(rows: pa.Table, result: pa.Field, scale: float) -> pa.Table:
     if scale == 1.0:
         return rows
     worth = pc.divide(rows[result.name], scale).cast(result.type)

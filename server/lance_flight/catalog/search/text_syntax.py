@@ -218,7 +218,7 @@ class _Parser:
                 "expected a word or a phrase that is to be there, beside those with -",
                 at=opened or self._tokens[0],
             )
-        return _joined(clauses)
+        return _join_clauses(clauses)
 
     def _clause(self) -> tuple[Occur | None, Node | None]:
         start = self._at
@@ -235,22 +235,22 @@ class _Parser:
             raise self._error(
                 "has a sign or NOT beside OR", "expected brackets that say what it is about: +(a OR b), (a -b) OR c"
             )
-        return None, _joined([(Occur.SHOULD, node) for _, node in alternatives if node is not None])
+        return None, _join_clauses([(Occur.SHOULD, node) for _, node in alternatives if node is not None])
 
     def _chain(self) -> tuple[Occur | None, Node | None]:
         start = self._at
-        first = self._signed()
+        first = self._parse_signed()
         if not self._accept("AND"):
             return first
         parts = [first]
         while True:
-            parts.append(self._signed())
+            parts.append(self._parse_signed())
             if not self._accept("AND"):
                 break
         if all(occur is Occur.MUST_NOT for occur, _ in parts):
             self._at = start
             raise self._error("only excludes words", "expected a word or a phrase that is to be there, beside AND NOT")
-        return None, _joined([(occur or Occur.MUST, node) for occur, node in parts if node is not None])
+        return None, _join_clauses([(occur or Occur.MUST, node) for occur, node in parts if node is not None])
 
     def _is_at(self, *operators: str) -> bool:
         token = self._next
@@ -267,7 +267,7 @@ class _Parser:
             raise self._error(f"has {operator} with nothing to its right", self._as_word(operator), at=token)
         return True
 
-    def _signed(self) -> tuple[Occur | None, Node | None]:
+    def _parse_signed(self) -> tuple[Occur | None, Node | None]:
         self._skip_space()
         if self._accept("NOT"):
             if self._is_at("NOT") or self._sign() is not None:
@@ -302,7 +302,7 @@ class _Parser:
         if token is None or token.kind == "close":
             raise self._error("has a sign with nothing to its right", "expected a word, a phrase or brackets")
         if token.kind == "open":
-            return self._boosted(self._group(token))
+            return self._parse_boost(self._group(token))
         if token.kind not in ("word", "phrase"):
             raise self._wrong(token)
         self._at += 1
@@ -313,7 +313,7 @@ class _Parser:
             self._check_end(token)
             words = _ESCAPED.sub(r"\1", token.text)
             node = Words(words, self._is_every, self._fuzziness if near is None else near)
-        return self._boosted(node)
+        return self._parse_boost(node)
 
     def _group(self, opened: _Token) -> Node | None:
         if self._depth == MOST_DEPTH:
@@ -341,7 +341,7 @@ class _Parser:
             raise self._error(f"has {following.text!r}", f"expected ~ and a number up to {most}", at=following)
         return found
 
-    def _boosted(self, node: Node | None) -> Node | None:
+    def _parse_boost(self, node: Node | None) -> Node | None:
         token = self._next
         if token is None or token.kind != "boost":
             if token is not None and token.kind == "wrong":
@@ -353,7 +353,7 @@ class _Parser:
             raise self._error(
                 f"has {token.text!r}", f"expected ^ and a number above 0, {MOST_BOOST:g} at most", at=token
             )
-        return None if node is None else _scaled(node, boost)
+        return None if node is None else _multiply_scores(node, boost)
 
     def _check_end(self, token: _Token) -> None:
         """Refuse a word that goes on with a bracket."""
@@ -390,7 +390,7 @@ class _Parser:
         return InvalidInput(f"query {shown!r} of a full-text search {what}{place}; {hint}")
 
 
-def _joined(clauses: Sequence[tuple[Occur, Node]]) -> Node | None:
+def _join_clauses(clauses: Sequence[tuple[Occur, Node]]) -> Node | None:
     """Join several queries to one; a single one stays as it is."""
     if not clauses:
         return None
@@ -399,10 +399,10 @@ def _joined(clauses: Sequence[tuple[Occur, Node]]) -> Node | None:
     return QueryGroup(tuple(clauses))
 
 
-def _scaled(node: Node, boost: float) -> Node:
+def _multiply_scores(node: Node, boost: float) -> Node:
     """Return a query whose every score is multiplied."""
     if isinstance(node, QueryGroup):
-        return QueryGroup(tuple((occur, _scaled(clause, boost)) for occur, clause in node.clauses))
+        return QueryGroup(tuple((occur, _multiply_scores(clause, boost)) for occur, clause in node.clauses))
     return replace(node, boost=node.boost * boost)
 
 
@@ -479,10 +479,10 @@ class _Compiler:
     scale: float
 
     def of(self, node: Node | None) -> tuple[FullTextQuery | None, float]:
-        found = None if node is None else self._scored(node)
+        found = None if node is None else self._score(node)
         return found, self.scale
 
-    def _scored(self, node: Node) -> FullTextQuery | None:
+    def _score(self, node: Node) -> FullTextQuery | None:
         match node:
             case QueryGroup():
                 return self._group(node)
@@ -495,7 +495,7 @@ class _Compiler:
     def _group(self, node: QueryGroup) -> FullTextQuery | None:
         clauses = []
         for occur, clause in node.clauses:
-            compiled = self._plain(clause) if occur is Occur.MUST_NOT else self._scored(clause)
+            compiled = self._plain(clause) if occur is Occur.MUST_NOT else self._score(clause)
             clauses.append((occur, compiled))
         return _join_parts(clauses)
 
@@ -539,13 +539,13 @@ class _Compiler:
     def _plain(self, node: Node) -> FullTextQuery | None:
         """Return a query whose scores do not count."""
         unweighed = [SearchedColumn(name=column.name, cut=column.cut) for column in self.columns]
-        return _Compiler(unweighed, 1.0).of(_unboosted(node))[0]
+        return _Compiler(unweighed, 1.0).of(_drop_boosts(node))[0]
 
 
-def _unboosted(node: Node) -> Node:
+def _drop_boosts(node: Node) -> Node:
     match node:
         case QueryGroup():
-            return QueryGroup(tuple((occur, _unboosted(clause)) for occur, clause in node.clauses))
+            return QueryGroup(tuple((occur, _drop_boosts(clause)) for occur, clause in node.clauses))
         case _:
             return replace(node, boost=1.0)
 

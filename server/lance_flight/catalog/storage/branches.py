@@ -76,7 +76,7 @@ def open_branch(table: Store, branch: str, version: int | None) -> LanceDataset:
     place.check_links()
     dataset = table.open()
     try:
-        return place.checked(dataset.checkout_version((branch, version)))
+        return place.check_dataset(dataset.checkout_version((branch, version)))
     except UNREADABLE as exc:
         if branch in dataset.branches.list():
             raise

@@ -86,7 +86,7 @@ class StoreRequests:
     """Counts of one process. Safe to share among threads.
 
     >>> counted = StoreRequests()
-    >>> with counted.sent(StoreRequest.LIST):
+    >>> with counted.count_request(StoreRequest.LIST):
     ...     pass
     >>> counted.counts[StoreRequest.LIST].requests
     1
@@ -98,7 +98,9 @@ class StoreRequests:
         self._lock = Lock()
 
     @contextmanager
-    def sent(self, kind: StoreRequest, answers: tuple[type[Exception], ...] = (FileNotFoundError,)) -> Iterator[None]:
+    def count_request(
+        self, kind: StoreRequest, answers: tuple[type[Exception], ...] = (FileNotFoundError,)
+    ) -> Iterator[None]:
         """Count what the block asks for; an exception that is an answer, such as that nothing is there, counts as no error."""
         began, errors = time.perf_counter(), 1
         try:

@@ -207,7 +207,7 @@ def committing(place: str, base: int) -> Iterator[None]:
             looks.change(place)
         return
     settle(place)
-    mark, handle = _marked(place, base)
+    mark, handle = _mark(place, base)
     is_over = False
     try:
         flush(place)
@@ -241,7 +241,7 @@ def settle(place: str) -> bool:
         return False
     for name in marks:
         try:
-            with suppress(FileNotFoundError), _locked(above / name, wait=False) as is_mine:
+            with suppress(FileNotFoundError), _lock_file(above / name, wait=False) as is_mine:
                 if is_mine:
                     taken |= take_back(place, _base_of(name), is_committed=True)
                     settle_references(place, since=(above / name).stat().st_mtime)
@@ -258,7 +258,7 @@ def take_back(place: str, base: int, *, is_committed: bool = False) -> bool:
     The caller knows that none of them was acknowledged. Where versions may have been `is_committed` by Lance with their files, the files
     that they add count as well.
     """
-    with _locked(Path(place), wait=True):
+    with _lock_file(Path(place), wait=True):
         versions = Path(place, VERSIONS)
         newer = {path: n for path in versions.glob("*.manifest") if (n := parse_version(path.name)) and n > base}
         if is_committed and set(newer.values()) != {base + 1}:
@@ -329,7 +329,7 @@ def _fragments(place: str, version: int) -> Iterable[FragmentMetadata]:
     return [fragment.metadata for fragment in dataset.get_fragments()]
 
 
-def _marked(place: str, base: int) -> tuple[Path, int | None]:
+def _mark(place: str, base: int) -> tuple[Path, int | None]:
     """Return a new locked mark; none where the table is gone, which the commit finds by itself."""
     while True:
         mark = Path(place, PRIVATE, f"{MARK}{base}-{secrets.token_hex(8)}")
@@ -358,7 +358,7 @@ def _base_of(mark: str) -> int:
 
 
 @contextmanager
-def _locked(path: Path, *, wait: bool) -> Iterator[bool]:
+def _lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of a file or directory for the block, which learns whether it has it."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

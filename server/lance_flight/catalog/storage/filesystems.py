@@ -174,7 +174,7 @@ class PutClient:
         """Return the answer to a request, which is sent again in as many rounds as Lance sends it."""
         for attempt in range(ROUNDS.attempts - 1):
             try:
-                with store_requests.sent(kind, _ANSWERS):
+                with store_requests.count_request(kind, _ANSWERS):
                     answer = work()
             except AlreadyExistsError:
                 raise
@@ -185,7 +185,7 @@ class PutClient:
             else:
                 self._has_answered = True
                 return answer
-        with store_requests.sent(kind, _ANSWERS):
+        with store_requests.count_request(kind, _ANSWERS):
             answer = work()
         self._has_answered = True
         return answer

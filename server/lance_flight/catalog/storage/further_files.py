@@ -17,7 +17,7 @@ from lance.fragment import DataFile, write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, seal, sealed
+from lance_flight.catalog.storage.whole_files import DATA, seal, seal_fragments
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class FileLayout:
         """The version of the format as Lance takes it."""
         return f"{self.major}.{self.minor}"
 
-    def numbered(self, numbers: Sequence[int]) -> FileLayout:
+    def with_field_numbers(self, numbers: Sequence[int]) -> FileLayout:
         """Return the same layout in a table that gives its fields these numbers."""
         return replace(self, fields=tuple(numbers[number] for number in self.fields))
 
@@ -95,7 +95,7 @@ class FurtherFiles:
         """Write rows as one file that nothing refers to yet; `dataset` is the table, at a version with their columns."""
         first, columns = self._first, dataset.lance_schema
         if first is None or first[0] != columns:
-            (written,) = sealed(
+            (written,) = seal_fragments(
                 table.uri,
                 write_fragments(
                     rows, dataset, schema=rows.schema, mode="append", storage_options=table.options or None

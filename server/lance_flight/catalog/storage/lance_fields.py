@@ -171,7 +171,7 @@ def seed_of(schema: LanceSchema) -> pa.Schema | None:
     return seed if numbers(LanceSchema.from_pyarrow(seed)) == list(_numbers(first)) else None
 
 
-def renumbered(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
+def renumber_fragments(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
     """Return new fragments whose files hold fields under other numbers."""
     found = [fragment.to_json() for fragment in fragments]
     for fragment in found:

@@ -125,7 +125,7 @@ class Leases:
         if not unsafe:
             return
         self.publish(namespace)
-        gone = expiring(namespace).intersection(hold.snapshot for hold in unsafe)
+        gone = expiring_snapshots(namespace).intersection(hold.snapshot for hold in unsafe)
         for hold in unsafe:
             hold.is_safe = hold.snapshot not in gone
         if gone:
@@ -263,17 +263,17 @@ def from_bytes(content: bytes) -> set[SnapshotId]:
     return {(branch or None, int(number)) for branch, numbers in found.items() for number in numbers}
 
 
-def leased(namespace: Store, now: float) -> set[SnapshotId]:
+def leased_snapshots(namespace: Store, now: float) -> set[SnapshotId]:
     """Return every snapshot that some process holds at the moment `now`, in seconds since 1970."""
-    return _listed(namespace.child(PRIVATE, LEASES), since=now - GRACE)
+    return _list_leases(namespace.child(PRIVATE, LEASES), since=now - GRACE)
 
 
-def expiring(namespace: Store) -> set[SnapshotId]:
+def expiring_snapshots(namespace: Store) -> set[SnapshotId]:
     """Return the snapshots that vacuum is removing, or was removing when it died."""
-    return _listed(namespace.child(PRIVATE, EXPIRING))
+    return _list_leases(namespace.child(PRIVATE, EXPIRING))
 
 
-def _listed(place: Store, *, since: float = 0) -> set[SnapshotId]:
+def _list_leases(place: Store, *, since: float = 0) -> set[SnapshotId]:
     return snapshots_in(place, (file for file in place.tree() if file.modified > since))
 
 

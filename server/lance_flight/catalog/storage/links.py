@@ -45,7 +45,7 @@ def check_way(top: str, path: str) -> None:
             except OSError:
                 return
             if stat.S_ISLNK(mode):
-                raise _followed(top, at)
+                raise _follow(top, at)
 
 
 def check_table(top: str, table: str) -> None:
@@ -74,7 +74,7 @@ def check_version(top: str, table: str, version: int) -> None:
         with suppress(OSError):
             path = f"{table}/{VERSIONS}/{name}"
             if stat.S_ISLNK(os.lstat(path).st_mode):
-                raise _followed(top, path)
+                raise _follow(top, path)
             return
 
 
@@ -103,7 +103,7 @@ def _entries(top: str, directory: str) -> set[str]:
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink():
-                raise _followed(top, entry.path)
+                raise _follow(top, entry.path)
             names.add(entry.name)
     return names
 
@@ -116,7 +116,7 @@ def _mark(path: str) -> _Mark:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def _followed(top: str, path: str) -> OutsideRoot:
+def _follow(top: str, path: str) -> OutsideRoot:
     place = path.removeprefix(f"{top}/")
     return OutsideRoot(
         f"{place!r} is a symbolic link and lies in another place than its own, and no link below a root is followed;"

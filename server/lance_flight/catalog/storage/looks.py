@@ -93,7 +93,7 @@ class Looks:
 
     def find(self, place: str, what: str, ask: Callable[[], T], *, within: float = 0.0) -> T:
         """Return an answer about a place: a remembered one of this statement, or of the last `within` seconds, or what `ask` returns."""
-        known = self.known(place, what, within=within)
+        known = self.recall(place, what, within=within)
         if known is not None:
             found: T = known[0]
             return found
@@ -102,7 +102,7 @@ class Looks:
         self._answers.put((place, what), (found, asked))
         return found
 
-    def known(self, place: str, what: str, *, within: float = 0.0) -> tuple[Any] | None:
+    def recall(self, place: str, what: str, *, within: float = 0.0) -> tuple[Any] | None:
         """Return a remembered answer, alone in a tuple; None where the store has to be asked."""
         found, now = self._answers.get((place, what)), self._clock()
         if found is None:

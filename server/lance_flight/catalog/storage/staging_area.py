@@ -73,7 +73,7 @@ class StagingArea:
 @contextmanager
 def private_place(root: Store) -> Iterator[StagingArea]:
     """Make a private place for one operation, and settle it when that ends."""
-    store, lock = _claimed(root)
+    store, lock = _claim(root)
     place = StagingArea(root, store)
     try:
         yield place
@@ -133,7 +133,7 @@ def _settle_if_abandoned(place: StagingArea, path: Path) -> None:
         os.close(lock)
 
 
-def _claimed(root: Store) -> tuple[Store, int | None]:
+def _claim(root: Store) -> tuple[Store, int | None]:
     """Return a new private place, and the lock on it where the file system has such."""
     while True:
         store = root.child(PRIVATE, secrets.token_hex(8))

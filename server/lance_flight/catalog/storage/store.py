@@ -158,9 +158,9 @@ class Store:
         """
         self.check_links()
         is_encoded = to_commit or not _PLAIN_PATH.fullmatch(self.uri)
-        return self.checked(self._opened(version, self.uri_for_small_files if is_encoded else self.uri, manifest))
+        return self.check_dataset(self._open(version, self.uri_for_small_files if is_encoded else self.uri, manifest))
 
-    def checked(self, dataset: LanceDataset) -> LanceDataset:
+    def check_dataset(self, dataset: LanceDataset) -> LanceDataset:
         """Return the same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
         if not self.is_remote:
             links.check_version(self._top, self.uri, int(dataset.version))
@@ -201,7 +201,7 @@ class Store:
     def _top(self) -> str:
         return self.uri if self.top is None else self.top
 
-    def _opened(self, version: int | str | None, uri: str, manifest: bytes | None) -> LanceDataset:
+    def _open(self, version: int | str | None, uri: str, manifest: bytes | None) -> LanceDataset:
         try:
             return self._dataset(version, uri, manifest)
         except UNREADABLE as exc:
@@ -211,7 +211,7 @@ class Store:
             if not self.is_remote:
                 settle(self.uri)
             if not self._has_version(version):
-                raise NotFound(f"no Lance table {self._called(version)}") from exc
+                raise NotFound(f"no Lance table {self._name(version)}") from exc
         try:
             # It may have come into its place just now.
             return self._dataset(version, uri)
@@ -230,7 +230,7 @@ class Store:
             store_requests.watch(dataset)
         return dataset
 
-    def _called(self, version: int | str | None) -> str:
+    def _name(self, version: int | str | None) -> str:
         return repr(self.name) if version is None else f"{self.name!r}, version {version}"
 
     def _version_path(self, version: int | str | None) -> str:
@@ -238,7 +238,7 @@ class Store:
         found = {number: name for name in self.child(VERSIONS).files() if (number := parse_version(name)) is not None}
         wanted = max(found, default=0) if version is None else version
         name = found.get(wanted) if isinstance(wanted, int) else None
-        return self._called(version) if name is None else f"{self.name}/{VERSIONS}/{name}"
+        return self._name(version) if name is None else f"{self.name}/{VERSIONS}/{name}"
 
     def words(self, said: Exception | str) -> str:
         """Return what another library says, with every path as it is seen from this place, and none of Lance's own source.
@@ -274,11 +274,11 @@ class Store:
 
     def directories(self) -> list[str]:
         """Return the names of the directories right below this one, sorted; none where nothing is there."""
-        return self._listed(pafs.FileType.Directory)
+        return self._list(pafs.FileType.Directory)
 
     def files(self) -> list[str]:
         """Return the names of the files right below this one, sorted; none where nothing is there."""
-        return self._listed(pafs.FileType.File)
+        return self._list(pafs.FileType.File)
 
     def check(self) -> None:
         """Raise an error if this location cannot be listed, such as `NotFound` for a missing directory or bucket.
@@ -436,14 +436,14 @@ class Store:
         """Rename this directory, in one step on a file system; the directories above `target` are made."""
         self.check_way()
         target.check_way()
-        destination = target._asked()[1]
+        destination = target._ask()[1]
         with self._changing(), target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
             filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
             filesystem.move(path, destination)
 
     def copy_to(self, target: Store) -> None:
         """Copy everything below this place; the object store does it where both lie in one."""
-        to = target._asked()[1]
+        to = target._ask()[1]
         with target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
             pafs.copy_files(path, to, source_filesystem=filesystem, destination_filesystem=filesystem)
 
@@ -466,7 +466,7 @@ class Store:
                 # A lease was renewed in it meanwhile, which happens every few seconds, and not without the table.
                 filesystem.delete_dir(path)
 
-    def _listed(self, kind: pafs.FileType) -> list[str]:
+    def _list(self, kind: pafs.FileType) -> list[str]:
         with self._asking(StoreRequest.LIST) as (filesystem, path):
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == kind)
@@ -474,10 +474,10 @@ class Store:
     @contextmanager
     def _asking(self, kind: StoreRequest) -> Iterator[tuple[pafs.FileSystem, str]]:
         """Give the block what it asks, and the path of this place there; what an object store is asked for is counted."""
-        with store_requests.sent(kind) if self.is_remote else nullcontext():
-            yield self._asked()
+        with store_requests.count_request(kind) if self.is_remote else nullcontext():
+            yield self._ask()
 
-    def _asked(self) -> tuple[pafs.FileSystem, str]:
+    def _ask(self) -> tuple[pafs.FileSystem, str]:
         return filesystem(self.uri, self.storage_options)
 
 

@@ -75,7 +75,7 @@ class TableCache:
         In an object store `committed_at` tells a version from the same one of a table that was made again in this place.
         """
         if table.is_remote:
-            dataset = self.known(table, version, committed_at)
+            dataset = self.recall(table, version, committed_at)
             if dataset is None:
                 dataset = table.open(version, to_commit=True, manifest=self.manifest(table, version))
                 self.keep(table, dataset)
@@ -87,7 +87,7 @@ class TableCache:
         table.check_place()
         return known[1].checkout_version(version)
 
-    def known(self, table: Store, version: int, committed_at: datetime | None) -> LanceDataset | None:
+    def recall(self, table: Store, version: int, committed_at: datetime | None) -> LanceDataset | None:
         """Return the dataset at a version of a table in an object store from memory; None where that may be another table's."""
         found = self._found.get((table.uri, version))
         return found[1] if found is not None and _is_of(table, found[1], committed_at) else None
@@ -124,7 +124,7 @@ class OpenedTables:
         known = self._known.get(place, key)
         if known is not None and _is_of(table, known[0], committed_at):
             return known[0]
-        dataset = kept_tables.known(table, version, committed_at)
+        dataset = kept_tables.recall(table, version, committed_at)
         if dataset is None:
             dataset = table.open(version, manifest=kept_tables.manifest(table, version))
         if _remote_file(dataset)[-1] <= MOST_MANIFEST_BYTES:

@@ -78,7 +78,7 @@ def seal(place: str, name: str, size: int | None) -> str:
     return found
 
 
-def sealed(
+def seal_fragments(
     place: str, fragments: Iterable[FragmentMetadata], known: Container[str] = frozenset()
 ) -> list[FragmentMetadata]:
     """Return the descriptions of fragments with the names that their files have got (`seal`), but those that were `known` before."""

@@ -136,7 +136,7 @@ class _Version:
             has_indices=has_indices,
         )
 
-    def changed(self, changes: Mapping[int, bytes]) -> _Version | None:
+    def change(self, changes: Mapping[int, bytes]) -> _Version | None:
         """Return the same version with other messages for some of its fragments, empty ones for those that go; None where one is not there."""
         kept, waiting, has_deletions = b"", dict(changes), False
         for _, _, raw, message in split_fields(self.fragments):
@@ -152,7 +152,7 @@ class _Version:
         flags = (_number(_READER_FLAGS, _HAS_DELETIONS) + _number(_WRITER_FLAGS, _HAS_DELETIONS)) * has_deletions
         return None if waiting else replace(self, fragments=kept, flags=flags)
 
-    def appended(self, fragments: Sequence[tuple[int, bytes]]) -> _Version:
+    def append(self, fragments: Sequence[tuple[int, bytes]]) -> _Version:
         """Return the next version, with further fragments; those of number 0 are numbered here."""
         last, added = self.last_fragment, b""
         for number, fragment in fragments:
@@ -213,13 +213,13 @@ def write_version(table: Store, base: int, operation: LanceOperation.BaseOperati
     if change is None or before is None or before.number != base:
         return False
     changed = (
-        before.changed({**change.changed, **dict.fromkeys(change.removed, b"")}) if change.changes_files else before
+        before.change({**change.changed, **dict.fromkeys(change.removed, b"")}) if change.changes_files else before
     )
     if changed is None:
         return False
     table.check_place()
     unique = str(uuid.uuid4())
-    name, found = f"{base}-{unique}.txn", changed.appended(change.added)
+    name, found = f"{base}-{unique}.txn", changed.append(change.added)
     transaction = _number(1, base) + _bytes(2, unique.encode()) + change.to_bytes()
     if table.is_remote:
         return _write_remote(table, name, transaction, found)
@@ -255,7 +255,7 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
     content = kept_tables.content(table, version)
     if content is not None:
         return _Version.read(content)
-    dataset = kept_tables.known(table, version, None)
+    dataset = kept_tables.recall(table, version, None)
     if dataset is not None:
         found = _Version.of(dataset._ds.serialized_manifest(), b"")  # noqa: SLF001 - what a dataset is pickled by
         if found is None or not found.has_indices:
@@ -280,7 +280,7 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Change of the fragments of a version: `added` and `changed` have their messages, each without its number."""
+    """Change of the fragments of a version: `added` and `change` have their messages, each without its number."""
 
     added: Sequence[tuple[int, bytes]]
     changed: Mapping[int, bytes]

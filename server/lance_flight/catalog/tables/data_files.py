@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.further_files import FileLayout
 from lance_flight.catalog.storage.lance_fields import new_schema, numbers
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, seal
-from lance_flight.catalog.tables.rows import aligned
+from lance_flight.catalog.tables.rows import align_buffers
 from lance_flight.errors import SchemaError
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
@@ -76,7 +76,7 @@ class Layout:
     def _of_new(cls, serialized: bytes, file_version: str) -> Layout:
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
         found = cls.of(schema, file_version)
-        return replace(found, file=found.file.numbered(numbers(new_schema(schema))))
+        return replace(found, file=found.file.with_field_numbers(numbers(new_schema(schema))))
 
     def find(self, columns: bytes | None, open_table: Callable[[], LanceDataset]) -> Layout | None:
         """Return what `for_table` does; a table is opened where its columns, as its version file says them, are not known or new."""
@@ -110,7 +110,7 @@ class Layout:
         ):
             return None
         mine = Layout.of(there, file_version)
-        return replace(mine, file=mine.file.numbered(numbers(dataset.lance_schema)))
+        return replace(mine, file=mine.file.with_field_numbers(numbers(dataset.lance_schema)))
 
     @cached_property
     def problems(self) -> list[str]:
@@ -153,7 +153,7 @@ class OpenFile:
         """Add rows; they are of the layout's columns."""
         check_values(rows, self._layout.file.version, self._table)
         for batch in rows.to_batches():
-            self._writer.write_batch(aligned(batch, self._layout.schema))
+            self._writer.write_batch(align_buffers(batch, self._layout.schema))
             self.rows += batch.num_rows
 
     def close(self) -> FragmentMetadata:

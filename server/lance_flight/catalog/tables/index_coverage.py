@@ -74,7 +74,7 @@ def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.Index
     )
 
 
-def covered(index: lance.IndexDescription) -> frozenset[int]:
+def covered_files(index: lance.IndexDescription) -> frozenset[int]:
     """Return the files that an index covers, removed ones among them."""
     return _files(segments(index))
 

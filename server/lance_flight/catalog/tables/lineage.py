@@ -86,7 +86,7 @@ def by_ids(table: pa.Table, stored: pa.Schema, number: int | None) -> Iterator[t
             yield part, ids.filter(mine) if kept else None
 
 
-def keeping(fragments: Iterable[FragmentMetadata], ids: pa.Array | None) -> Iterator[FragmentMetadata]:
+def keep_row_ids(fragments: Iterable[FragmentMetadata], ids: pa.Array | None) -> Iterator[FragmentMetadata]:
     """Yield new fragments whose rows are those that had the `ids`, in the same order: they go on being called so."""
     if ids is None:
         yield from fragments
@@ -142,17 +142,17 @@ def row_names(
     Rows that the version `before` has in the same files have their names from there: files never change.
     """
     if dataset.has_stable_row_ids:
-        return _joined(f"{partition or ''}#", places)
-    named = _joined(f"{partition or ''}{_version(dataset)}#", places)
+        return _join_sequences(f"{partition or ''}#", places)
+    named = _join_sequences(f"{partition or ''}{_version(dataset)}#", places)
     if before is None:
         return named
     files = _files(before)
     same = [number for number, path in _files(dataset).items() if files.get(number) == path]
     is_same = pc.is_in(pc.shift_right(places, OFFSET_BITS), value_set=pa.array(same, places.type))
-    return pc.if_else(is_same, _joined(f"{partition or ''}{_version(before)}#", places), named)
+    return pc.if_else(is_same, _join_sequences(f"{partition or ''}{_version(before)}#", places), named)
 
 
-def _joined(prefix: str, places: pa.Array) -> pa.Array:
+def _join_sequences(prefix: str, places: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(prefix, places.cast(pa.utf8()), "")
 
 

@@ -31,8 +31,8 @@ from lance_flight.catalog.storage.lance_fields import Key, numbers, walk, withou
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.index_coverage import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
-from lance_flight.catalog.tables.partitions import in_memory, numbered, open_at, places_of_tables, under_bases
-from lance_flight.catalog.tables.schema_adapter import identified, partly_stored
+from lance_flight.catalog.tables.partitions import in_memory, open_at, places_of_tables, renumber, under_bases
+from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
@@ -123,7 +123,7 @@ def merge(tables: Sequence[PinnedTable]) -> tuple[list[Merged], list[PinnedTable
             alone += group.tables
         else:
             versions = tuple(_place(table.store) for table in group.tables), tuple(table.pin for table in group.tables)
-            made = _merged(*versions)
+            made = _merge_group(*versions)
             numbers = tuple(table.number for table in group.tables)
             contexts = tuple(table.context for table in group.tables if table.context is not None)
             partitions = {table.store.name: table.partition for table in group.tables if table.partition is not None}
@@ -165,7 +165,7 @@ def _is_filled_in_part(table: PinnedTable, files: _Files) -> bool:
     if all(isinstance(key, int) for key in files.lacking):
         return not files.lacking.isdisjoint(known)
     dataset = table.open()
-    return bool(partly_stored(dataset, identified(dataset, table.context.schema), known))
+    return bool(partly_stored(dataset, identify_columns(dataset, table.context.schema), known))
 
 
 @dataclass(slots=True)
@@ -239,11 +239,11 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
         fragments=tuple(without(fragments)),
         indices=indices,
         numbers=frozenset([*told, *(fragment.id for fragment in fragments)]) if told else frozenset(),
-        lacking=_lacking(dataset, fragments),
+        lacking=_lacking_columns(dataset, fragments),
     )
 
 
-def _lacking(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
+def _lacking_columns(dataset: LanceDataset, fragments: Sequence[FragmentMetadata]) -> frozenset[Key]:
     """Return the columns, by their ids or names, that the files of some fragments lack."""
     lacking = without_files(dataset.lance_schema, fragments)
     if not lacking:
@@ -266,9 +266,9 @@ _known_merges = VersionCache[_Places, _Pins, _Made](KEPT_MERGERS, most_versions=
 _known_without_ids = VersionCache[_Places, _Pins, LanceDataset](KEPT_ALONE, most_versions=KEPT_VERSIONS)
 
 
-def _merged(places: _Places, pins: _Pins) -> _Made:
+def _merge_group(places: _Places, pins: _Pins) -> _Made:
     """Return some tables, all of one store, as one dataset."""
-    return _known_merges.find(places, pins, partial(_made, places, pins))
+    return _known_merges.find(places, pins, partial(_make_dataset, places, pins))
 
 
 def _without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
@@ -277,7 +277,7 @@ def _without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
 
 
 def _made_without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
-    dataset = _made(places, pins).dataset
+    dataset = _make_dataset(places, pins).dataset
     columns = zip(columns_of(dataset), dataset.lance_schema.fields(), strict=True)
     elements = [stored.children()[0].id() for column, stored in columns if pa.types.is_list(column.type)]
     without = LanceOperation.UpdateMap({TABLE_FIELD_ID.decode(): None})
@@ -286,7 +286,7 @@ def _made_without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
     return LanceDataset.commit(dataset, operation, read_version=int(dataset.version), storage_options=options)
 
 
-def _made(places: _Places, pins: _Pins) -> _Made:
+def _make_dataset(places: _Places, pins: _Pins) -> _Made:
     found = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
     # `merge` has asked before whether each of them can be a part.
     files = [read for read in found if read is not None]
@@ -299,7 +299,7 @@ def _made(places: _Places, pins: _Pins) -> _Made:
     options = _store(places[0]).options
     dataset = in_memory(
         files[0].schema,
-        [*(fragment for _, fragment in kept), *numbered([fragment for _, fragment in others], free)],
+        [*(fragment for _, fragment in kept), *renumber([fragment for _, fragment in others], free)],
         [_base(place, places[0]) for read in files for place in read.places.values()],
         options,
     )

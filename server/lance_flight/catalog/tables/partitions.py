@@ -28,13 +28,13 @@ from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
 from lance_flight.catalog.storage.formats import check_values, file_version_of
-from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumbered, seed_of
+from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumber_fragments, seed_of
 from lance_flight.catalog.storage.names import BRANCHES
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_files import LocationGuard, is_followed
-from lance_flight.catalog.storage.whole_files import DATA, sealed
+from lance_flight.catalog.storage.whole_files import DATA, seal_fragments
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
@@ -89,7 +89,7 @@ def write_new_files(
 ) -> list[FragmentMetadata]:
     """Write rows as data files for a new table with this schema, in the numbers that its columns will have."""
     known = numbers(new_schema(schema))
-    return renumbered(write_files(store, None, rows, file_version), dict(enumerate(known)))
+    return renumber_fragments(write_files(store, None, rows, file_version), dict(enumerate(known)))
 
 
 def write_files(
@@ -112,7 +112,7 @@ def write_files(
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
     )
-    return sealed(store.uri, written)
+    return seal_fragments(store.uri, written)
 
 
 def read_files(
@@ -123,7 +123,7 @@ def read_files(
     They were written for the table `of`, or for a new one.
     """
     columns = new_schema(schema) if of is None else of.lance_schema
-    return all_rows(in_memory(columns, numbered(under_base(fragments, 1), 0), [store.uri], store.options))
+    return all_rows(in_memory(columns, renumber(under_base(fragments, 1), 0), [store.uri], store.options))
 
 
 def in_memory(
@@ -169,7 +169,7 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
     )
 
 
-def numbered(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
+def renumber(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
     """Return the same fragments with numbers of their own, from `first` on."""
     found = [fragment.to_json() for fragment in fragments]
     return [FragmentMetadata.from_json(json.dumps(fragment | {"id": first + n})) for n, fragment in enumerate(found)]
@@ -204,7 +204,7 @@ def create(
     is_positional = numbers(columns) == list(range(len(numbers(columns))))
     seed = schema if is_positional else seed_of(columns) or schema
     # Whatever overwrites is numbered from 0 on, its columns and its files.
-    files = numbered(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
+    files = renumber(fragments, secrets.randbelow(FIRST_NUMBERS) * NUMBERS_OF_A_TABLE)
     added = LanceOperation.Append(files) if is_positional else LanceOperation.Merge(files, columns)
     with conflicts(f"another writer made table {store.name!r} first"):
         begun = _begun(
@@ -344,15 +344,15 @@ def stage(
     `is_first`, one is refused.
     """
     if isinstance(base, PlainVersion):
-        return _committed(store, base, operation, properties, is_first=is_first)
+        return _commit_plain(store, base, operation, properties, is_first=is_first)
     place = place_of_files(store.uri, base)
     try:
-        (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
+        (pin,) = retry(STAGE, store.name, partial(_find_staged, store, base, operation), on=Conflict)
     except UNREADABLE:
         # What was staged when the power was cut is newer than the pin: nobody was told of it.
         if store.is_remote or not take_back(place, base.version):
             raise
-        (pin,) = retry(STAGE, store.name, partial(_staged, store, base, operation), on=Conflict)
+        (pin,) = retry(STAGE, store.name, partial(_find_staged, store, base, operation), on=Conflict)
     return pin
 
 
@@ -367,7 +367,7 @@ def check_same_table(store: Store, newest: PlainVersion, read: Iterable[Pin]) ->
             raise SerializationFailure(f"table {store.name!r} was dropped or replaced by another writer") from exc
 
 
-def _committed(
+def _commit_plain(
     store: Store,
     base: PlainVersion,
     operation: LanceOperation.BaseOperation,
@@ -392,7 +392,7 @@ def _committed(
         kept = [
             fragment.metadata
             for fragment in dataset.get_fragments()[:1]
-            if fragment.fragment_id not in _changed(operation)
+            if fragment.fragment_id not in _changed_fragments(operation)
         ]
         operation.updated_fragments = [*operation.updated_fragments, *kept]
     transaction = Transaction(base.version, operation, transaction_properties=dict(properties))
@@ -418,12 +418,12 @@ def _committed(
     return PlainVersion(int(made.version), made.get_version()["timestamp"].astimezone(UTC))
 
 
-def _changed(operation: LanceOperation.Update) -> set[int]:
+def _changed_fragments(operation: LanceOperation.Update) -> set[int]:
     """Return the numbers of the fragments that an operation removes or changes."""
     return {*operation.removed_fragment_ids, *(fragment.id for fragment in operation.updated_fragments)}
 
 
-def _staged(
+def _find_staged(
     store: Store, base: FixedPin, operation: LanceOperation.BaseOperation, attempt: int
 ) -> tuple[FixedPin] | None:
     if not attempt and type(base) is Version and write_version(store, base.version, operation):

@@ -148,7 +148,7 @@ def check_vectors(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
         )
 
 
-def rounded(table: pa.Table, target: pa.Schema) -> pa.Table:
+def round_to_float(table: pa.Table, target: pa.Schema) -> pa.Table:
     """Return `table` with its numbers as the nearest ones that float and decimal columns of `target` hold.
 
     This is SQL's assignment; the numbers of vectors, and of other lists of floats, are rounded too.
@@ -177,7 +177,7 @@ def _nearest(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
             is_finer = pa.types.is_decimal(column.type) and column.type.scale > kind.scale
             if pa.types.is_floating(column.type):
                 return _as_written(column, kind)
-            return _converted(pc.round(column, kind.scale, "half_towards_infinity") if is_finer else column, kind)
+            return _convert(pc.round(column, kind.scale, "half_towards_infinity") if is_finer else column, kind)
         nearest = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
         return column
@@ -222,9 +222,13 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
     try:
         if is_vector(vector_type(field.type)) and is_list(column.type):
             return _as_vectors(column, field)
-        cast = _converted(column, field.type)
+        cast = _convert(column, field.type)
         # Text is parsed and written by rules of its own, and NULL alone, as in an empty list, is nothing else.
-        if not is_string(column.type) and not is_string(field.type) and not pa.types.is_null(_innermost(column.type)):
+        if (
+            not is_string(column.type)
+            and not is_string(field.type)
+            and not pa.types.is_null(_innermost_type(column.type))
+        ):
             _refuse_changed(column, cast, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(
@@ -238,9 +242,9 @@ def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array
     kind = vector_type(field.type)
     check_lengths(column, field.name, kind.list_size, f", as {kind} has", are_inside=is_multivector(field.type))
     if not pa.types.is_floating(kind.value_type):
-        return _converted(column, field.type)
+        return _convert(column, field.type)
     nearest = column if column.type == field.type else _nearest(column, field.type)
-    if nearest.type != field.type and is_string(_innermost(column.type)):
+    if nearest.type != field.type and is_string(_innermost_type(column.type)):
         raise DataError(f"column {field.name!r} is {column.type}; expected lists of numbers, as {kind} is")
     if nearest.type != field.type:
         raise DataError(f"column {field.name!r} holds vectors in {column.type} with numbers beyond {kind}")
@@ -273,7 +277,7 @@ def _row_of(column: pa.Array | pa.ChunkedArray, place: int) -> int:
     return int(np.searchsorted(ends, place, side="right"))
 
 
-def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _convert(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
         # Arrow asks whether the type holds every integer; as a decimal, whether it holds these.
         column = column.cast(_ANY_INTEGER)
@@ -282,13 +286,13 @@ def _converted(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Arra
 
 def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field) -> None:
     """Refuse values that casting back does not restore: Arrow's own checks let fractions, times of day and more be lost."""
-    changed = _different(cast.cast(column.type, safe=False), column)
+    changed = _differing(cast.cast(column.type, safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()
         raise DataError(f"column {field.name!r} holds {values} that do not fit {field.type} without loss")
 
 
-def _different(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return where two columns of one type differ; NaN counts as the same."""
     kind = right.type
     if pa.types.is_nested(kind) or pa.types.is_float16(kind):
@@ -317,15 +321,15 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     if have_sizes and source.list_size != target.list_size:
         return False
     try:
-        _converted(pa.nulls(0, source), target)
+        _convert(pa.nulls(0, source), target)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True
 
 
-def _innermost(kind: pa.DataType) -> pa.DataType:
+def _innermost_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values in lists of any depth."""
-    return _innermost(kind.value_type) if is_list(kind) else kind
+    return _innermost_type(kind.value_type) if is_list(kind) else kind
 
 
 def _duplicates(names: Iterable[str]) -> list[str]:
@@ -337,7 +341,7 @@ def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.index(pc.is_null(column), True).as_py())
 
 
-def aligned(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
+def align_buffers(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """Return `batch` with every buffer where a value of its type may begin, and nested columns whole; `schema` takes the place of its own.
 
     Copied only where one is not.
@@ -345,11 +349,11 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.Record
     What arrives over the wire lies wherever the message put it, and Lance stops at such memory, as it does at a part of
     a column of structs with structs inside.
     """
-    columns = [_aligned(column) for column in batch.columns]
+    columns = [_align_array(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=schema or batch.schema)
 
 
-def _aligned(column: pa.Array) -> pa.Array:
+def _align_array(column: pa.Array) -> pa.Array:
     is_whole = not pa.types.is_nested(column.type) or _begins_at_its_memory(column)
     if is_whole and all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
         return column

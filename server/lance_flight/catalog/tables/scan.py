@@ -36,7 +36,7 @@ from lance_flight.catalog.tables.schema_adapter import (
     Misfit,
     cast,
     ids_within,
-    missing,
+    missing_column,
     path_of,
     physical,
     same_fields,
@@ -44,7 +44,7 @@ from lance_flight.catalog.tables.schema_adapter import (
 from lance_flight.catalog.tables.sources import Open, Source
 from lance_flight.decoded_sizes import fixed_bytes, has_open_width
 from lance_flight.model.arrow_types import children, within
-from lance_flight.model.json_documents import filtered, is_json
+from lance_flight.model.json_documents import filter_rows, is_json
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob
 
 BATCH_ROWS = 64 * 1024
@@ -169,7 +169,7 @@ class Scan:
         columns = source.columns
         targets = {name: self._target(name, source) for name in self._needed}
         fields = {name: physical(columns, name, self.ids.get(name)) for name in targets}
-        searched = None if self.search is None else self._searched(self.search, targets, fields)
+        searched = None if self.search is None else self._search_rows(self.search, targets, fields)
         if self.search is not None and searched is None:
             return iter(())
         fill = source.filling(columns, {number for target in targets.values() for number in ids_within(target)})
@@ -186,16 +186,16 @@ class Scan:
             fill=fill,
             searched=None if searched is None else ".".join(searched),
         )
-        return self._direct(table) if is_plain else self._adapted(table)
+        return self._direct(table) if is_plain else self._adapt_batches(table)
 
     def searched_path(self, search: Search, source: Source) -> tuple[str, ...] | None:
         """Return the path to the searched column as a source names it; None where it lacks it."""
         root = search.column.partition(".")[0]
         field = physical(source.columns, root, self.ids.get(root))
-        return self._searched(search, {root: self._target(root, source)}, {root: field})
+        return self._search_rows(search, {root: self._target(root, source)}, {root: field})
 
     @staticmethod
-    def _searched(
+    def _search_rows(
         search: Search, targets: Mapping[str, pa.Field], fields: Mapping[str, pa.Field | None]
     ) -> tuple[str, ...] | None:
         """Return the path to the searched column as a table names it; None where it lacks it."""
@@ -270,12 +270,12 @@ class Scan:
                 condition, is_late = _both(self.filter, self.span.condition), True
             try:
                 columns = [name for name in self.schema.names if name not in not_stored]
-                reader = self._reader(table, [*columns, *lineage], condition, self._searching(), is_late=is_late)
+                reader = self._reader(table, [*columns, *lineage], condition, self._search_arguments(), is_late=is_late)
                 return (self._to_schema(batch, None, table) for batch in reader)
             except _NOT_TAKEN:
                 if self.filter is None:
                     raise
-        searching = self._searching(all_of=table.source)
+        searching = self._search_arguments(all_of=table.source)
         reader = self._reader(table, [*self._results, *table.stored, *lineage], None, searching)
         return (self._to_schema(batch, self.rest, table) for batch in reader)
 
@@ -299,7 +299,7 @@ class Scan:
             return None
         return (self._to_schema(batch, rest, table) for batch in reader)
 
-    def _searching(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
+    def _search_arguments(self, column: str | None = None, all_of: Source | None = None) -> Mapping[str, Any]:
         """Return the search arguments for Lance's scanner: for a column as a table names it, or to find all that a table has."""
         if self.search is None:
             return {}
@@ -312,7 +312,7 @@ class Scan:
             return []
         return [name for name in self._made_by_search(self.search) if name in self.schema.names]
 
-    def _adapted(self, table: _Table) -> Iterator[pa.RecordBatch]:
+    def _adapt_batches(self, table: _Table) -> Iterator[pa.RecordBatch]:
         """Yield a table that disagrees with the namespace.
 
         Its columns renamed, cast, filled, or NULL, and filtered then.
@@ -320,11 +320,11 @@ class Scan:
         names = [field.name for field in table.fields.values() if field is not None]
         lineage = self._lineage(table.source)
         # Rows that are filtered afterwards are all asked for.
-        searching = self._searching(table.searched, None if self.filter is None else table.source)
+        searching = self._search_arguments(table.searched, None if self.filter is None else table.source)
         for batch in self._reader(table, [*self._results, *names, *lineage], None, searching):
             fills = table.fill.of(batch)
             columns = [
-                missing(batch.num_rows, target, fills)
+                missing_column(batch.num_rows, target, fills)
                 if (field := table.fields[name]) is None
                 else _cast(batch.column(field.name), field, target, table.source, fills)
                 for name, target in table.targets.items()
@@ -375,7 +375,7 @@ class Scan:
         return PARTITION in self._generated and bool(source.partitions)
 
     def _to_schema(self, batch: pa.RecordBatch, rest: pc.Expression | None, table: _Table) -> pa.RecordBatch:
-        batch = self._named(batch, table.source)
+        batch = self._name_rows(batch, table.source)
         if self._divides(table.source):
             batch = batch.append_column(PARTITION_FIELD, table.source.partitions_of(batch.column(ROW_ADDRESS)))
         said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
@@ -391,7 +391,7 @@ class Scan:
                 value = pa.repeat(pa.scalar(said.get(name), field.type), batch.num_rows)
                 batch = batch.append_column(field, value)
         if rest is not None:
-            batch = filtered(batch, rest)
+            batch = filter_rows(batch, rest)
         if batch.schema.equals(self.schema) and not any(map(pa.types.is_nested, self.schema.types)):
             # Taking a batch apart and putting it together costs as much as a tenth of reading it; fields inside others
             # bring metadata of their table along that nobody else expects.
@@ -401,7 +401,7 @@ class Scan:
         columns = batch.columns if batch.schema.names == self.schema.names else batch.select(self.schema.names).columns
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _named(self, batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    def _name_rows(self, batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
         """Return a batch with the origin of its rows, and their names in place of their ids, if these are wanted."""
         ids = batch.column(ROW_ID) if ROW_ID in batch.schema.names else None
         if ids is not None and ROW_ORIGIN_FIELD.name in self._generated:

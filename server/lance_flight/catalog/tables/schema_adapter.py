@@ -127,7 +127,7 @@ def partly_stored(dataset: LanceDataset, columns: Iterable[pa.Field], wanted: It
 
     What Lance writes anew of them by itself has NULL there.
     """
-    unstored = _unstored(dataset)
+    unstored = _unstored_fields(dataset)
     if not unstored:
         return {}
     keys = [key for key, _ in walk(list(columns))]
@@ -152,7 +152,7 @@ def _cast(value: pa.Scalar | None, kind: pa.DataType) -> pa.Array:
     return pa.nulls(1, kind) if value is None else pa.array([value], value.type).cast(kind)
 
 
-def _unstored(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
+def _unstored_fields(dataset: LanceDataset) -> Mapping[int, frozenset[int]]:
     """Return the fields of a table, by Lance's numbers, that the files of some fragments lack, and those fragments."""
     version = int(dataset.version), dataset.get_version()["timestamp"]
     return _known.find(str(dataset.uri), version, partial(_read_unstored, dataset))
@@ -217,7 +217,7 @@ def path_of(columns: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> tuple[Pa
     return None if found is None else (tuple(names), found)
 
 
-def identified(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:
+def identify_columns(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:
     """Return a table's columns with the ids of the namespace's that they hold, even if the table does not keep them."""
     if namespace.is_numbered_by_lance:
         return numbered_columns(dataset)
@@ -257,31 +257,31 @@ def _with_id(physical: pa.Field, of: pa.Field, stored: Any) -> pa.Field:
     )
 
 
-def adapted(column: pa.Array, physical: pa.Field, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
+def adapt_column(column: pa.Array, physical: pa.Field, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
     """Return a column as `target`; `pa.ArrowInvalid` or `pa.ArrowNotImplementedError` where a value cannot be cast.
 
     Fields that the table, or its files, lack have the values that `fills` has for them.
     """
     fill = _fill(target, fills)
     if fill is not None and fill.rows is not None:
-        return pc.if_else(fill.rows, fill.values.cast(target.type), adapted(column, physical, target))
+        return pc.if_else(fill.rows, fill.values.cast(target.type), adapt_column(column, physical, target))
     if column.type.equals(target.type) and same_fields(physical, target) and not _holds(target, fills):
         return column
     kind, inner, wanted = target.type, children(physical.type), children(target.type)
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         return _adapted_struct(column, inner, target, fills)
     if any(test(kind) and test(column.type) for test in _LISTS):
-        values = adapted(column.values, inner[0], wanted[0])
+        values = adapt_column(column.values, inner[0], wanted[0])
         buffers = column.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
         return pa.Array.from_buffers(kind, len(column), buffers, offset=column.offset, children=[values])
     if pa.types.is_map(kind) and pa.types.is_map(column.type):
-        sides = [adapted(*each) for each in zip((column.keys, column.items), inner, wanted, strict=True)]
+        sides = [adapt_column(*each) for each in zip((column.keys, column.items), inner, wanted, strict=True)]
         entries = pa.StructArray.from_arrays(sides, fields=wanted)
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[entries])
     return column.cast(kind)
 
 
-def missing(rows: int, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
+def missing_column(rows: int, target: pa.Field, fills: Fills = NO_FILLS) -> pa.Array:
     """Return a column that a table lacks: what `fills` has for it, or for the fields inside it, else NULL."""
     fill = _fill(target, fills)
     if fill is not None:
@@ -299,9 +299,9 @@ def _adapted_struct(column: pa.Array, inner: Sequence[pa.Field], target: pa.Fiel
         if is_missing and column.null_count < len(column):
             raise pa.ArrowInvalid(f"field {field.name!r} is NOT NULL and missing")
     found = [
-        missing(len(column), field, fills)
+        missing_column(len(column), field, fills)
         if place is None
-        else adapted(column.field(place), inner[place], field, fills)
+        else adapt_column(column.field(place), inner[place], field, fills)
         for place, field in zip(places, wanted, strict=True)
     ]
     is_null = column.is_null()
@@ -363,7 +363,7 @@ def cast(
     `Misfit` names the column, the table and the first value that cannot be.
     """
     try:
-        return _converted(column, theirs, field, fills)
+        return _convert(column, theirs, field, fills)
     except _NO_CAST as exc:
         why = _what_fails(column, theirs, field)
         raise Misfit(f"column {field.name!r} of table {table!r} {why}: {exc}") from exc
@@ -374,7 +374,7 @@ def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, t
 
     What the manifest says of all rows may be missing in the table.
     """
-    schema, ids, known = identified(dataset, context.schema), context.schema.ids, context.identity.by_source
+    schema, ids, known = identify_columns(dataset, context.schema), context.schema.ids, context.identity.by_source
     mine = {field.name: field for field in context.schema.table}
     found = {name: physical(schema, name, ids[name]) for name in rows.column_names}
     names = {field.name: name for name, field in found.items() if field is not None}
@@ -390,7 +390,7 @@ def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, t
     ]
     for field in schema:
         if field.name in names:
-            problems += _lost(field.name, mine[names[field.name]], field, known)
+            problems += _lost_fields(field.name, mine[names[field.name]], field, known)
     if problems:
         raise SchemaError(f"partition table {table!r}", problems)
     columns = [
@@ -431,7 +431,7 @@ def _what_fails(column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.
     return f"holds {flat[low].as_py()!r} ({flat.type}), which is no {field.type}"
 
 
-def _converted(
+def _convert(
     column: pa.Array | pa.ChunkedArray, theirs: pa.Field, field: pa.Field, fills: Fills = NO_FILLS
 ) -> pa.Array | pa.ChunkedArray:
     """Return a column cast, at every depth.
@@ -439,19 +439,19 @@ def _converted(
     Arrow itself takes a NULL struct for one whose fields are NULL against their type.
     """
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_converted(chunk, theirs, field) for chunk in column.chunks], field.type)
-    return adapted(column, theirs, field, fills)
+        return pa.chunked_array([_convert(chunk, theirs, field) for chunk in column.chunks], field.type)
+    return adapt_column(column, theirs, field, fills)
 
 
 def _fits(column: pa.Array, theirs: pa.Field, field: pa.Field) -> bool:
     try:
-        _converted(column, theirs, field)
+        _convert(column, theirs, field)
     except _NO_CAST:
         return False
     return True
 
 
-def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int]) -> Iterator[str]:
+def _lost_fields(path: str, source: pa.Field, target: pa.Field, known: Collection[int]) -> Iterator[str]:
     """Yield the nested fields of `source` that `target` has no place for, and those that it must have and does not get.
 
     Those that are `known` by their ids need no place.
@@ -460,12 +460,12 @@ def _lost(path: str, source: pa.Field, target: pa.Field, known: Collection[int])
     if not (pa.types.is_struct(source.type) and pa.types.is_struct(target.type)):
         # Of a map the keys have no fields inside.
         for inner, place in list(zip(mine, theirs, strict=False))[-1:]:
-            yield from _lost(path, inner, place, known)
+            yield from _lost_fields(path, inner, place, known)
         return
     places = [matching(field, theirs) for field in mine]
     for field, place in zip(mine, places, strict=True):
         if place is not None:
-            yield from _lost(f"{path}.{field.name}", field, theirs[place], known)
+            yield from _lost_fields(f"{path}.{field.name}", field, theirs[place], known)
         elif field_id(field) not in known:
             yield f"field {path}.{field.name} is not in the table"
     for number, field in enumerate(theirs):

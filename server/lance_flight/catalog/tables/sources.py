@@ -17,7 +17,7 @@ from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import map_tables, opened_tables
 from lance_flight.catalog.tables.partitions import open_at, open_table
-from lance_flight.catalog.tables.schema_adapter import Filling, filling, identified
+from lance_flight.catalog.tables.schema_adapter import Filling, filling, identify_columns
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema
@@ -61,7 +61,7 @@ class Source:
         namespace = self.contexts[0].schema if self.contexts else None
         known = _columns.get(self.dataset)
         if known is None or known[0] is not namespace:
-            columns = columns_of(self.dataset) if namespace is None else identified(self.dataset, namespace)
+            columns = columns_of(self.dataset) if namespace is None else identify_columns(self.dataset, namespace)
             known = _columns[self.dataset] = namespace, tuple(columns)
         return known[1]
 
@@ -158,7 +158,7 @@ def source_of(root: Store, snapshot: Snapshot, table: PartitionTable) -> Source:
     return Source(open_table(root, table), contexts=(snapshot.context_of(table),))
 
 
-def divided(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:
+def divide_rows(table: PinnedTable, rows: int, share: int) -> list[tuple[TablePart, int]]:
     """Divide a table of so many rows into parts of about `share`, as far as its fragments allow, each with its rows."""
     if rows <= share:
         return [(TablePart(table), rows)]

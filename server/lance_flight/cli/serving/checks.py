@@ -31,14 +31,14 @@ def checks(config: ServerConfig, root: str) -> Iterator[RootFinding]:
     for setting, check in _OF_SETTINGS.items():
         value = getattr(config, setting)
         if value:
-            yield _found(f"{setting} {value!r}", partial(check, config))
+            yield _findings(f"{setting} {value!r}", partial(check, config))
     if config.tls_certificate and "certificate" in states:
         yield _expiry(config.tls_certificate)
     if root:
-        yield _found(f"root {root!r}", lambda: _check_root(root, config))
+        yield _findings(f"root {root!r}", lambda: _check_root(root, config))
 
 
-def _found(subject: str, check: Callable[[], object]) -> RootFinding:
+def _findings(subject: str, check: Callable[[], object]) -> RootFinding:
     try:
         check()
     except LanceFlightError as exc:

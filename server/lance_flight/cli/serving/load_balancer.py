@@ -278,12 +278,12 @@ class FrontLog:
 
 def is_listening(control: Path) -> bool:
     """Return whether HAProxy accepts connections: it answers once it has all of its addresses, and ends where one is taken."""
-    return bool(_told(control, "show info"))
+    return bool(_ask_proxy(control, "show info"))
 
 
 def are_connected(control: Path) -> bool:
     """Return whether HAProxy gives connections to every replica."""
-    lines = [line.split() for line in _told(control, "show servers state replicas").splitlines()]
+    lines = [line.split() for line in _ask_proxy(control, "show servers state replicas").splitlines()]
     # The format's number, the names of the columns, and a line for each server.
     states = [line[_STATE_COLUMN] for line in lines[2:] if len(line) > _STATE_COLUMN]
     return bool(states) and set(states) == {_RUNNING}
@@ -291,22 +291,22 @@ def are_connected(control: Path) -> bool:
 
 def keep_out(control: Path, number: int) -> None:
     """Have HAProxy give a replica no further connections; those that there are go on."""
-    _told(control, f"set server replicas/replica{number} state maint")
+    _ask_proxy(control, f"set server replicas/replica{number} state maint")
 
 
 def let_in(control: Path, number: int) -> None:
     """Have HAProxy give a replica connections again."""
-    _told(control, f"set server replicas/replica{number} state ready")
+    _ask_proxy(control, f"set server replicas/replica{number} state ready")
 
 
 def show_certificate(control: Path, file: Path, content: bytes) -> bool:
     """Have HAProxy show clients another certificate in place of that of a file; return whether it does."""
     text = "\n".join(filter(None, content.decode("ascii", "replace").splitlines()))
-    _told(control, f"set ssl cert {file} <<\n{text}\n")
-    return "Success" in _told(control, f"commit ssl cert {file}")
+    _ask_proxy(control, f"set ssl cert {file} <<\n{text}\n")
+    return "Success" in _ask_proxy(control, f"commit ssl cert {file}")
 
 
-def _told(control: Path, command: str) -> str:
+def _ask_proxy(control: Path, command: str) -> str:
     """Return HAProxy's answer to a command; nothing where it does not run."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -85,7 +85,7 @@ class Operations:
     def watch(self, service: Service) -> None:
         """Count and log the statements of a service from now on, as the configuration asks for."""
         running, maintained = service.engine.running, service.engine.maintained
-        maintained.observe(MaintenanceLog().ended)
+        maintained.observe(MaintenanceLog().log_end)
         running.observe(self._log_statement)
         if self._pages:
             metrics = importlib.import_module("lance_flight.admin.metrics")
@@ -100,10 +100,10 @@ class Operations:
                     ),
                 )
             )
-            running.observe(counted.ended)
+            running.observe(counted.count_end)
             self._pages["/metrics"] = counted.page
         if self._tracing is not None:
-            running.observe(self._tracing.ended)
+            running.observe(self._tracing.record_end)
 
     def apply(self, config: ServerConfig) -> None:
         """Log statements as a configuration asks for from now on."""
@@ -113,7 +113,7 @@ class Operations:
 
     def _log_statement(self, record: Record) -> None:
         if self._statement_log is not None:
-            self._statement_log.ended(record)
+            self._statement_log.log_end(record)
 
     def enter(self, phase: Phase) -> None:
         """Move readiness and the health service to another phase of the server's life."""
@@ -167,7 +167,7 @@ def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | 
 
 
 def _load(service: Service) -> dict[str, object]:
-    sessions, transactions = service.engine.clients.counted()
+    sessions, transactions = service.engine.clients.count()
     states = Counter(record.state for record in service.engine.running.records())
     plans = service.engine.plans.counts
     return {

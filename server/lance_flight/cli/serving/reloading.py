@@ -55,7 +55,7 @@ class Reloader:
         may_have_changed = self._file is not None and self._file.may_have_changed()
         if not is_asked and not may_have_changed:
             return False
-        found = self._found()
+        found = self._read_configuration()
         if found == self._last and not is_asked:
             return False
         self._last = found
@@ -67,7 +67,7 @@ class Reloader:
         logs.reconfigure(self.settings.log_level, logs.LogFormat(self.settings.log_format.lower()))
         return self.settings != running
 
-    def _found(self) -> ServerConfig | str:
+    def _read_configuration(self) -> ServerConfig | str:
         """Return the configuration as it is now, or why it cannot be."""
         try:
             return self._load()
@@ -83,7 +83,7 @@ def _report(running: ServerConfig, found: ServerConfig) -> None:
     """Log each setting that has changed, and what becomes of it."""
     changed = [each for each in settings() if getattr(running, each.name) != getattr(found, each.name)]
     for setting in changed:
-        before, after = (_shown(setting, getattr(config, setting.name)) for config in (running, found))
+        before, after = (_show(setting, getattr(config, setting.name)) for config in (running, found))
         if is_reloadable(setting):
             log.info("setting %s is %s now, and was %s", setting.name, after, before)
         else:
@@ -92,7 +92,7 @@ def _report(running: ServerConfig, found: ServerConfig) -> None:
         log.info("the configuration is the one that runs")
 
 
-def _shown(setting: dataclasses.Field[Any], value: Any) -> str:
+def _show(setting: dataclasses.Field[Any], value: Any) -> str:
     return "(hidden)" if setting.metadata.get("is_secret") else repr(value)
 
 

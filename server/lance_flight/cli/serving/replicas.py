@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from lance_flight.admin import logs
-from lance_flight.admin.addresses import bracketed
+from lance_flight.admin.addresses import bracket_host
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
     Front,
@@ -94,7 +94,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             serve=serve,
             secret=secret,
         )
-        address = f"{bracketed(settings.host)}:{port}"
+        address = f"{bracket_host(settings.host)}:{port}"
         certificate = _Certificate(settings, place / "server.pem") if _decrypts(settings) else None
         front = Front(
             address=address,
@@ -213,7 +213,7 @@ def _metrics_address(settings: ServerConfig, number: int) -> str:
     if settings.admin_port == NO_PORT:
         return ""
     port = settings.admin_port + number if settings.admin_port else free_ports(1, settings.admin_host)[0]
-    return f"{bracketed(settings.admin_host)}:{port}"
+    return f"{bracket_host(settings.admin_host)}:{port}"
 
 
 def _tend(said: FrontLog, control: Path, certificate: _Certificate | None) -> None:

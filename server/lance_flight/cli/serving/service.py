@@ -132,7 +132,7 @@ def build(
             " or a proxy that does (see server/docs/replicas.md) and proxy_secret",
             config.host,
         )
-    advertised = _listed(config.advertise)
+    advertised = _list_names(config.advertise)
     backend = EngineBackend(engine, policies)
     try:
         server = FlightSqlServer(
@@ -211,7 +211,7 @@ def _share(config: ServerConfig) -> float:
     return config.maintenance_share if config.maintenance.lower() == "on" else 0.0
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _list_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import pyarrow as pa
-from lance_flight_client.adbc import answered, execute, ingest
+from lance_flight_client.adbc import execute, ingest, run_statement
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import opened
+from lance_flight_client.files.sources import open_files
 from lance_flight_client.files.writing import write_file, written_format
-from lance_flight_client.output import aligned, document, is_document
+from lance_flight_client.output import align_table, document, is_document
 from lance_flight_client.partition_map import partition_map
 from lance_flight_client.terminal import Meter
 
@@ -95,7 +95,9 @@ def _describe_more(session: ShellSession, arguments: Sequence[str]) -> None:
         _show(session, _TABLES)
         return
     found = [execute(session.connection, f"{words} {arguments[0]}").rows for words in ("DESCRIBE", "SHOW CREATE TABLE")]
-    session.show("\n\n".join(document(rows) if is_document(rows.schema) else aligned(rows) for rows in found if rows))
+    session.show(
+        "\n\n".join(document(rows) if is_document(rows.schema) else align_table(rows) for rows in found if rows)
+    )
 
 
 def _functions(session: ShellSession, arguments: Sequence[str]) -> None:
@@ -117,12 +119,12 @@ def _partitions(session: ShellSession, arguments: Sequence[str]) -> None:
     # The values of partition fields stand between these two, in the order of the picture.
     fields = names[names.index("spec_id") : names.index("object_id")]
     listed = rows.drop_columns(["location"]).sort_by([(name, "ascending") for name in fields])
-    session.show(f"{picture}{aligned(listed, session.max_rows)}")
+    session.show(f"{picture}{align_table(listed, session.max_rows)}")
 
 
 def _show(session: ShellSession, sql: str) -> None:
     rows = execute(session.connection, sql).rows
-    session.show(aligned(pa.table({}) if rows is None else rows))
+    session.show(align_table(pa.table({}) if rows is None else rows))
 
 
 def _switch(name: str, label: str) -> Does:
@@ -141,7 +143,7 @@ _SWITCHES = {"on": True, "off": False}
 def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
     what, way, path = arguments
     if way.lower() == "from":
-        source = opened([path], None, TextOptions(), io.BytesIO())
+        source = open_files([path], None, TextOptions(), io.BytesIO())
         for note in source.notes:
             print(note)
         db_schema, _, name = what.rpartition(".")
@@ -155,7 +157,7 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
         format, meter = written_format(path, None), Meter(f"writing {path}", None)
 
         def work(begins: Begins) -> None:
-            with answered(session.connection, sql, begins) as answer:
+            with run_statement(session.connection, sql, begins) as answer:
                 write_file(path, format, answer.schema, meter.passing(answer.batches))
 
         try:

@@ -79,15 +79,15 @@ class KnownNames:
         listed = [[] if rows is None else list(zip(*rows.to_pydict().values(), strict=True)) for rows in answers]
         columns: dict[tuple[str, str], list[str]] = {(row[0], row[1]): [] for row in listed[0]}
         for schema, table, column in listed[1]:
-            columns.setdefault((schema, table), []).append(_spelled(column))
+            columns.setdefault((schema, table), []).append(_spell(column))
         tables: dict[str, list[str]] = {}
         for (schema, table), names in columns.items():
-            tables |= {_spelled(table): names, f"{_spelled(schema)}.{_spelled(table)}": names}
+            tables |= {_spell(table): names, f"{_spell(schema)}.{_spell(table)}": names}
         functions = [f"{row[0]}(" for row in listed[2]]
-        self.found = ServerNames(tables, [*functions, *(_spelled(row[0]) for row in listed[3])])
+        self.found = ServerNames(tables, [*functions, *(_spell(row[0]) for row in listed[3])])
 
 
-def _spelled(name: str) -> str:
+def _spell(name: str) -> str:
     return name if _BARE.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 

@@ -24,14 +24,14 @@ _WIDEST = 100
 """Most characters of a line that are shown around the place of an error."""
 
 
-def pointed(message: str, sql: str) -> str:
+def point_at_error(message: str, sql: str) -> str:
     r"""Return a message with the line of the statement that it is about, and a caret under the place.
 
-    >>> print(pointed("[not_found] no table 'nope'", "SELECT *\nFROM nope"))
+    >>> print(point_at_error("[not_found] no table 'nope'", "SELECT *\nFROM nope"))
     [not_found] no table 'nope'
     LINE 2: FROM nope
                  ^
-    >>> pointed("[query_failed] Divide by zero error", "SELECT 1/0")
+    >>> point_at_error("[query_failed] Divide by zero error", "SELECT 1/0")
     '[query_failed] Divide by zero error'
     """
     at = _place(message, sql)

@@ -34,7 +34,7 @@ _PAGER = "less -FRSX '-Pq goes back to the prompt, arrows move'"
 
 def converse(server: ChosenServer, max_rows: int | None) -> int:
     """Read statements and commands from the terminal and run them, until the user ends it."""
-    session = ShellSession(server, page=paged, max_rows=max_rows)
+    session = ShellSession(server, page=page_text, max_rows=max_rows)
     # A server that is not there, or lets nobody in, is said before the first prompt.
     session.rows("SELECT 1")
     known = KnownNames(server)
@@ -113,7 +113,7 @@ def history_file() -> Path:
     return file
 
 
-def paged(text: str) -> None:
+def page_text(text: str) -> None:
     """Print a text; through PAGER where it is longer or wider than the terminal."""
     text = printable(text)
     size, lines = shutil.get_terminal_size(), text.splitlines()

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 import pyarrow as pa
-from lance_flight_client.adbc import answered, execute
+from lance_flight_client.adbc import execute, run_statement
 from lance_flight_client.errors import ServerError, plain
-from lance_flight_client.output import NULL, aligned, cells, document, is_document, one_line, outcome, text_width
+from lance_flight_client.output import NULL, align_table, cells, document, is_document, one_line, outcome, text_width
 from lance_flight_client.terminal import ERASED, draw, printable
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.file_tables import SessionFiles
 from lance_flight.cli.interrupts import Begins, cancellable
 from lance_flight.cli.partition_notes import month_note
-from lance_flight.cli.shell.error_places import pointed
+from lance_flight.cli.shell.error_places import point_at_error
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput
 
 
-def taken(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
+def take_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
     """Return the first rows of a result, and whether there are more; no further batch is asked for."""
     found: list[pa.RecordBatch] = []
     count = 0
@@ -37,15 +37,15 @@ def taken(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | Non
     return (rows, False) if limit is None or count <= limit else (rows.slice(0, limit), True)
 
 
-def shown(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
+def show_rows(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
     """Return rows as text, with their number.
 
-    >>> print(shown(pa.table({"origin": ["EWR", None], "n": [12, 345]}), expanded=False))
+    >>> print(show_rows(pa.table({"origin": ["EWR", None], "n": [12, 345]}), expanded=False))
     origin    n
     EWR      12
     NULL    345
     (2 rows)
-    >>> print(shown(pa.table({"origin": ["EWR"], "n": [12]}), expanded=True, has_more=True))
+    >>> print(show_rows(pa.table({"origin": ["EWR"], "n": [12]}), expanded=True, has_more=True))
     row 1
       origin  EWR
       n       12
@@ -53,13 +53,13 @@ def shown(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
     """
     if is_document(rows.schema):
         return document(rows)
-    text = _expanded(rows) if expanded else aligned(rows, null=NULL)
+    text = _show_expanded(rows) if expanded else align_table(rows, null=NULL)
     plural = "" if rows.num_rows == 1 else "s"
     count = f"the first {rows.num_rows:,} rows" if rows.num_rows > 1 else "the first row"
     return f"{text}\n({count}; there are more)" if has_more else f"{text}\n({rows.num_rows:,} row{plural})"
 
 
-def _expanded(rows: pa.Table) -> str:
+def _show_expanded(rows: pa.Table) -> str:
     names = [one_line(name) for name in rows.schema.names]
     width = max(map(text_width, names), default=0)
     columns = [cells(column, NULL, None) for column in rows.columns]
@@ -101,9 +101,9 @@ class Progress:
         if seconds < _PATIENCE or not sys.stderr.isatty():
             return
         self._is_shown = True
-        draw(f"{ERASED}{seconds:,.0f} s{printable(self._said())}, Ctrl-C cancels", sys.stderr)
+        draw(f"{ERASED}{seconds:,.0f} s{printable(self._message())}, Ctrl-C cancels", sys.stderr)
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         query = (
             "SELECT state, partitions_scanned, partitions_total, rows, bytes FROM system.queries"  # noqa: S608 - quoted
             f" WHERE sql = {text_literal(self.sql)} ORDER BY began DESC LIMIT 1"
@@ -159,11 +159,11 @@ class ShellSession:
         connection = self.connection
 
         def work(begins: Begins) -> str:
-            with answered(connection, sent, begins) as answer:
+            with run_statement(connection, sent, begins) as answer:
                 if not len(answer.schema):
                     return outcome(sql, answer.affected)
-                rows, has_more = taken(answer.batches, answer.schema, self.max_rows)
-                return shown(rows, expanded=self.is_expanded, has_more=has_more)
+                rows, has_more = take_rows(answer.batches, answer.schema, self.max_rows)
+                return show_rows(rows, expanded=self.is_expanded, has_more=has_more)
 
         with self.server.naming(self.forget):
             sent = self.files.in_tables(connection, sql)
@@ -171,7 +171,7 @@ class ShellSession:
                 with Progress(self.server, sent) as progress:
                     text = cancellable(work, progress.show)
             except ServerError as exc:
-                raise ServerError(pointed(plain(exc), sent)) from exc
+                raise ServerError(point_at_error(plain(exc), sent)) from exc
         # What a pager takes is the reader's time.
         took = time.perf_counter() - began
         self.show(text)

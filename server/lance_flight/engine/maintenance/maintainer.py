@@ -258,11 +258,11 @@ class _Modest:
 
         try:
             check()
-            return Threads(1, check, processes.run)(pieces, self._checked(told), keep)
+            return Threads(1, check, processes.run)(pieces, self._check(told), keep)
         finally:
             write_memory.release(size)
 
-    def _checked(self, told: Told | None) -> Told:
+    def _check(self, told: Told | None) -> Told:
         def checked(done: int, pieces: int) -> None:
             self.check()
             if told is not None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.engine.query.provider import Compute, Projection, arrow_filter, projected
+from lance_flight.engine.query.provider import Compute, Projection, arrow_filter, project_schema
 
 _Of = TypeVar("_Of")
 _Source = TypeVar("_Source")
@@ -42,7 +42,7 @@ class ComputedTable(pads.Dataset):
         return self._schema
 
     def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Projection:
-        return Projection(projected(self._schema, columns))
+        return Projection(project_schema(self._schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
         lanes = self._lanes if filter is None or self._narrowed is None else self._narrowed(filter)
@@ -63,7 +63,7 @@ class Lane:
         filter: pc.Expression | None = None,
         **_: Any,
     ) -> _LaneScanner:
-        return _LaneScanner(self, projected(self.table, columns), filter)
+        return _LaneScanner(self, project_schema(self.table, columns), filter)
 
 
 @dataclass(frozen=True, slots=True)

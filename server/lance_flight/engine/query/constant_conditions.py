@@ -13,9 +13,9 @@ from typing import Any
 from datafusion import DataFrame, Expr, LogicalPlan, SessionContext, literal
 from datafusion.expr import TableScan
 
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, select_columns
 from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import Unsupported
 
 _FAILURE = re.compile(
@@ -53,12 +53,12 @@ def _without(context: SessionContext, node: Node) -> DataFrame | None:
     constants = [condition for condition in conditions if _is_constant(condition)]
     if not constants or node.variant.fetch() is not None:
         return None
-    frame = context.table(quoted(*(part for part in node.variant.fqn() if part)))
+    frame = context.table(quote_parts(*(part for part in node.variant.fqn() if part)))
     is_true = all(constant.python_value().as_py() is True for constant in constants)
     kept = [condition for condition in conditions if not _is_constant(condition)] if is_true else [literal(value=False)]
     for condition in kept:
         frame = frame.filter(condition)
-    return selected(context, frame, node.outputs or ())
+    return select_columns(context, frame, node.outputs or ())
 
 
 def _is_constant(condition: Any) -> bool:

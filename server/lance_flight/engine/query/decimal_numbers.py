@@ -26,7 +26,7 @@ from lance_flight.engine.query.partition_wise.plans import Node, expressions
 from lance_flight.engine.query.plan_bounds import with_coercions, with_joined_subqueries
 from lance_flight.engine.query.plan_expressions import expressions_of, operands_of
 from lance_flight.engine.sql.select_lists import REFUSAL
-from lance_flight.engine.sql.tokens import RUNS, Edit, Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import RUNS, Edit, Kind, Token, closing_places, edit_text, tokenize
 from lance_flight.engine.sql.typed_calls import ONE_DIGIT_MORE
 from lance_flight.errors import LanceFlightError
 
@@ -104,14 +104,14 @@ def _with_decimals(
 ) -> str:
     chosen: frozenset[int] = frozenset()
     for _ in range(MOST_ROUNDS):
-        marked = plan(edited(text, _edits(text, numbers, chosen, are_marked=True)))
+        marked = plan(edit_text(text, _edits(text, numbers, chosen, are_marked=True)))
         whole = marked.logical_plan()
         found = _Meetings(context, whole.display_indent())
         found.read(Node.of(planned(partial(with_joined_subqueries, whole))))
         if found.decimals - found.doubles <= chosen:
             break
         chosen |= found.decimals - found.doubles
-    exact = edited(text, _edits(text, numbers, chosen, are_marked=False))
+    exact = edit_text(text, _edits(text, numbers, chosen, are_marked=False))
     if chosen:
         # A product may have more digits than a decimal has.
         plan(exact)
@@ -170,7 +170,7 @@ def with_wide_arguments(text: str) -> str:
             if inside and not any(each.word == "TO" or each.is_sign(",") for each in inside):
                 edits.append((inside[0].start, inside[0].start, "("))
                 edits.append((inside[-1].stop, inside[-1].stop, f"){ONE_DIGIT_MORE}"))
-    return edited(text, edits)
+    return edit_text(text, edits)
 
 
 def _numbers(text: str) -> list[Token]:

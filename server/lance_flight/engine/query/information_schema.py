@@ -60,9 +60,9 @@ class InformationSchema:
     def table(self, name: str) -> ComputedTable | None:
         """Return the table of a name; None if there is none."""
         found = _TABLES.get(name)
-        return None if found is None else found.of(self, self.narrowed)
+        return None if found is None else found.of(self, self.narrow)
 
-    def narrowed(self, filter: pc.Expression) -> InformationSchema:
+    def narrow(self, filter: pc.Expression) -> InformationSchema:
         """Return the same tables, of those alone that a filter on their columns leaves by the names of tables."""
         names = [part for part in conjuncts(predicate_from_arrow(filter)) if _is_of_names(part)]
         return replace(self, condition=row_filter(all_of(names)).rest) if names else self
@@ -71,7 +71,7 @@ class InformationSchema:
         """Yield the visible SQL schemas."""
         yield from self.root.schemas()
 
-    def listed(self) -> Iterator[_Table]:
+    def list_tables(self) -> Iterator[_Table]:
         """Yield the visible tables and views, by name."""
         with looking_since():
             kinds = self.tables.kinds()
@@ -82,22 +82,22 @@ class InformationSchema:
 
     def views(self) -> Iterator[_Table]:
         """Yield the visible views."""
-        return (table for table in self.listed() if table.view is not None)
+        return (table for table in self.list_tables() if table.view is not None)
 
     def columns(self) -> Iterator[_Column]:
         """Yield the columns of the visible tables."""
-        for table in self.listed():
+        for table in self.list_tables():
             schema = table.schema()
             for place, field in enumerate(schema.plain):
                 yield _Column(table, schema, place + 1, field)
 
     def keys(self) -> Iterator[_Table]:
         """Yield the visible tables that have a primary key."""
-        return (table for table in self.listed() if table.schema().primary_key)
+        return (table for table in self.list_tables() if table.schema().primary_key)
 
     def key_columns(self) -> Iterator[_Column]:
         """Yield the columns of the primary keys of the visible tables, each with its place in the key."""
-        for table in self.listed():
+        for table in self.list_tables():
             schema = table.schema()
             for place, name in enumerate(schema.primary_key):
                 yield _Column(table, schema, place + 1, schema.plain.field(name))
@@ -111,7 +111,7 @@ class InformationSchema:
         try:
             with looking_since():
                 schema: NamespaceSchema = self.tables.read(name, lambda table: table.snapshot().schema)
-                return self.access.described(schema, self.root.governing(name))
+                return self.access.visible_schema(schema, self.root.governing_table(name))
         except (NotFound, Corrupt, NewerFormat):
             return _NO_COLUMNS
 
@@ -192,13 +192,13 @@ def _names_of(table: Callable[[Any], _Table], prefix: str = "table") -> tuple[Co
     )
 
 
-def _named(table: Callable[[Any], _Table]) -> tuple[ComputedColumn[Any], ...]:
+def _name_filter(table: Callable[[Any], _Table]) -> tuple[ComputedColumn[Any], ...]:
     return (*_names_of(table), _text("table_name", lambda subject: table(subject).name.name))
 
 
 def _constraint(table: Callable[[Any], _Table]) -> tuple[ComputedColumn[Any], ...]:
     name = _text("constraint_name", lambda subject: primary_key_name(table(subject).name.name))
-    return (*_names_of(table, "constraint"), name, *_named(table))
+    return (*_names_of(table, "constraint"), name, *_name_filter(table))
 
 
 def _itself(table: _Table) -> _Table:
@@ -222,9 +222,9 @@ _SCHEMATA: RowTable[InformationSchema, str] = RowTable(
     ),
 )
 _LISTED: RowTable[InformationSchema, _Table] = RowTable(
-    InformationSchema.listed,
+    InformationSchema.list_tables,
     (
-        *_named(_itself),
+        *_name_filter(_itself),
         _text("table_type", lambda table: table.kind),
         _text("is_insertable_into", lambda table: _yes(table.view is None)),
         _text("table_comment", lambda table: table.schema().comment, is_nullable=True),
@@ -234,7 +234,7 @@ _LISTED: RowTable[InformationSchema, _Table] = RowTable(
 _COLUMNS: RowTable[InformationSchema, _Column] = RowTable(
     InformationSchema.columns,
     (
-        *_named(_of_column),
+        *_name_filter(_of_column),
         _text("column_name", lambda column: column.field.name),
         _number("ordinal_position", lambda column: column.place, is_nullable=False),
         _text("column_default", lambda column: column.default, is_nullable=True),
@@ -252,7 +252,7 @@ _COLUMNS: RowTable[InformationSchema, _Column] = RowTable(
 _VIEWS: RowTable[InformationSchema, _Table] = RowTable(
     InformationSchema.views,
     (
-        *_named(_itself),
+        *_name_filter(_itself),
         _text("view_definition", lambda table: table.view.sql),
         _text("check_option", lambda _: "NONE"),
         _text("is_updatable", lambda _: _yes(value=False)),

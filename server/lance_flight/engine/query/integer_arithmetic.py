@@ -152,10 +152,10 @@ def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range
             # Arrow refuses to negate the lowest integer.
             return None if of[0] is None else _Range(-of[0].high, min(-of[0].low, -of[0].low - 1), of[0].bits)
         case "BinaryExpr":
-            return _combined(part.rex_call_operator(), *of)
+            return _combine(part.rex_call_operator(), *of)
         case "Case":
             results = [*of[1::2], *of[len(of) - len(of) % 2 :]]
-            return _joined(results)
+            return _join(results)
         case "ScalarFunction" | "AggregateFunction" | "WindowFunction":
             return _function(part, of)
     return None
@@ -179,7 +179,7 @@ def _cast(part: Expr, of: Sequence[_Range | None]) -> _Range | None:
     return _Range(low, high, bits) if inner is None else _Range(max(low, inner.low), min(high, inner.high), bits)
 
 
-def _combined(operator: str, left: _Range | None, right: _Range | None) -> _Range | None:
+def _combine(operator: str, left: _Range | None, right: _Range | None) -> _Range | None:
     if left is None or right is None:
         return None
     bits = max(left.bits, right.bits)
@@ -199,7 +199,7 @@ def _combined(operator: str, left: _Range | None, right: _Range | None) -> _Rang
     return None
 
 
-def _joined(values: Sequence[_Range | None]) -> _Range | None:
+def _join(values: Sequence[_Range | None]) -> _Range | None:
     known = [value for value in values if value is not None]
     joined = known[0] if known else None
     for value in known[1:]:
@@ -219,4 +219,4 @@ def _function(part: Expr, of: Sequence[_Range | None]) -> _Range | None:
         # Rows are fewer than 2**31 times the integers that INT holds.
         is_wide = bool(of) and of[0] is not None and (of[0].low < -(2**31) or of[0].high >= 2**32)
         return _Range(_ANY.low - 1, _ANY.high) if is_wide else None
-    return _joined(of) if name in _ONE_OF else None
+    return _join(of) if name in _ONE_OF else None

@@ -23,7 +23,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import Coverage
-from lance_flight.catalog.tables.schema_adapter import identified, path_within
+from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.engine.query.tables import TableView
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.errors import Corrupt, NotFound
@@ -169,7 +169,7 @@ def _of_table(
     fragments = dataset.get_fragments()
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in fragments}
     total = sum(rows.values())
-    found = path_within(identified(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
+    found = path_within(identify_columns(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
     if found is None:
         return _TableCounts(rows=total)
     coverage = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind)

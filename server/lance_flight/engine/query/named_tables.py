@@ -27,7 +27,13 @@ from lance_flight.engine.query.metadata_tables import (
     MetadataTable,
 )
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.policies.restrictions import ColumnPolicy, MaskedTable, RowPolicy, stored_name, unmasked
+from lance_flight.engine.query.policies.restrictions import (
+    ColumnPolicy,
+    MaskedTable,
+    RowPolicy,
+    stored_name,
+    unmasked_name,
+)
 from lance_flight.engine.query.provider import JoinedKeys, Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
@@ -126,7 +132,7 @@ class NamedTables:
 
         def opened(found: Table) -> pads.Dataset:
             if metadata == LINEAGE or metadata in OF_COLUMNS:
-                self._context.access.check_all_columns(self._governing(table), f"${metadata} tells of whole rows")
+                self._context.access.check_all_columns(self._governing_table(table), f"${metadata} tells of whole rows")
             view = self._view(found, table, name, at, extra_columns, is_of_rows=metadata is None or bool(extra_columns))
             if metadata is not None and extra_columns is None:
                 built = _metadata_table(metadata, found, view, is_whole=self._policy(table).is_everything)
@@ -148,8 +154,8 @@ class NamedTables:
         policy = self._columns(named.table)
         if not policy.masks:
             return None
-        self.masked.add(self._governing(named.table))
-        stored = unmasked(name)
+        self.masked.add(self._governing_table(named.table))
+        stored = unmasked_name(name)
         columns = self.dataset(stored).schema
         made = frozenset(column.name for column in self.views[str(stored)].extra_columns)
         return MaskedTable(name=name, policy=policy, columns=columns, made=made)
@@ -169,7 +175,7 @@ class NamedTables:
         self.scanned.clear()
         return True
 
-    def floating(self) -> dict[str, str]:
+    def floating_columns(self) -> dict[str, str]:
         """Return the columns of floating point that the statement's tables have, each with what removes the sign of a zero."""
         types = {field.name: field.type for provider in self.providers.values() for field in provider.schema}
         others = {f.name for p in self.providers.values() for f in p.schema if not pa.types.is_floating(f.type)}
@@ -179,9 +185,9 @@ class NamedTables:
             if pa.types.is_floating(kind) and name not in others
         }
 
-    def revealed(self, name: TableName) -> list[str]:
+    def reveal_columns(self, name: TableName) -> list[str]:
         """Return the hidden columns that a name's table shows to this statement."""
-        view = self.views.get(str(name)) or self.views.get(str(unmasked(name)))
+        view = self.views.get(str(name)) or self.views.get(str(unmasked_name(name)))
         if view is None or Reference.parse(name).metadata is not None:
             return []
         return [field.name for field in view.extra_columns]
@@ -236,7 +242,7 @@ class NamedTables:
             ends = self._version(table, name, first), self._version(table, name, last)
             if self._context.holds is not None:
                 self._context.holds.extend(table.hold_between(*ends))
-            self._context.access.check_all_columns(self._governing(name), "table_changes tells of whole rows")
+            self._context.access.check_all_columns(self._governing_table(name), "table_changes tells of whole rows")
             return changes_table(
                 table, name, ends, self._policy(name), target_partitions=self._context.target_partitions, log=self._log
             )
@@ -246,21 +252,21 @@ class NamedTables:
     def _policy(self, name: TableName, *, is_target: bool = False) -> RowPolicy:
         """Return the policy of the rows that the statement sees of a table."""
         needed = {Privilege.SELECT, *(self._context.changing if is_target else ())}
-        return self._context.access.rows(needed, self._governing(name))
+        return self._context.access.rows(needed, self._governing_table(name))
 
     def _columns(self, name: TableName) -> ColumnPolicy:
         """Return the policy of the columns that the statement sees of a table."""
-        return self._context.access.columns(self._governing(name))
+        return self._context.access.columns(self._governing_table(name))
 
-    def _governing(self, name: TableName) -> TableName:
-        return self._context.root.governing(name)
+    def _governing_table(self, name: TableName) -> TableName:
+        return self._context.root.governing_table(name)
 
     def _is_main(self, name: TableName) -> bool:
-        return self._context.root.branch is None and self._governing(name) == name
+        return self._context.root.branch is None and self._governing_table(name) == name
 
     def _newest(self, name: TableName) -> Snapshot:
         """Return the newest snapshot of a table's main branch, whose columns are those that grants name."""
-        return self._context.root.on_branch(None).table(self._governing(name)).snapshot()
+        return self._context.root.on_branch(None).table(self._governing_table(name)).snapshot()
 
     def _version(self, table: Table, name: TableName, at: Point) -> int:
         """Resolve a point to a version, which stays the same while the statement runs."""
@@ -289,7 +295,7 @@ class NamedTables:
         if columns.masks and is_of_rows and key == read:
             raise Refused(f"table {name.name!r} has masks for {columns.user!r}; expected a query that computes them")
         if columns.masks and key != read:
-            audit.record_masked_read(self._context.subject, str(self._governing(name)), columns.masks)
+            audit.record_masked_read(self._context.subject, str(self._governing_table(name)), columns.masks)
         with naming(name, at):
             snapshot, step = self._snapshot(found, name, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
@@ -316,7 +322,7 @@ class NamedTables:
             targets=self.targets if is_target else None,
             extra_columns=(
                 *_beside(name, extra_columns, snapshot.schema.plain, is_stable=snapshot.has_stable_row_ids),
-                *([] if hides_layout else self._hidden(extra_columns, snapshot.schema.plain)),
+                *([] if hides_layout else self._hidden_columns(extra_columns, snapshot.schema.plain)),
             ),
             pruned=self._known_prunings(reference, snapshot),
             on_read=self._noting(found),
@@ -330,10 +336,10 @@ class NamedTables:
     def _withhold(self, name: TableName, columns: ColumnPolicy, snapshot: Snapshot) -> None:
         """Record the columns of a table that the principal knows of, and may not read."""
         if columns.granted is not None:
-            known = self._context.access.known_columns(self._governing(name), snapshot.schema.ids)
+            known = self._context.access.known_columns(self._governing_table(name), snapshot.schema.ids)
             self.withheld |= {each: name.name for each in known if each not in columns.granted}
 
-    def _hidden(self, extra_columns: str | None, columns: pa.Schema) -> Iterator[pa.Field]:
+    def _hidden_columns(self, extra_columns: str | None, columns: pa.Schema) -> Iterator[pa.Field]:
         """Yield the hidden columns that the statement names, but those that the table has columns of the same name for."""
         if extra_columns != LINEAGE:
             for column in HIDDEN_COLUMNS:

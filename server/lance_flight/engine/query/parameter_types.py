@@ -22,7 +22,7 @@ from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 from datafusion.expr import Values
 
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.tokens import edited, parameters, tokens_of
+from lance_flight.engine.sql.tokens import edit_text, parameters, tokens_of
 from lance_flight.engine.sql.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import SqlError, Unsupported
 
@@ -61,7 +61,7 @@ def wanted_types(context: SessionContext, calls: TypedCalls, planned: Planned) -
 
 def _plan_marked(context: SessionContext, calls: TypedCalls, planned: Planned, kind: pa.DataType) -> LogicalPlan | None:
     """Plan the query with markers of this type in place of its parameters; None if it has no plan then."""
-    marked = replace(calls, sql=_marked(calls.sql))
+    marked = replace(calls, sql=_mark_parameters(calls.sql))
 
     def plan(text: str) -> DataFrame:
         frame = context.sql_with_options(text, QUERIES_ONLY)
@@ -102,10 +102,10 @@ def _markers(sql: str, kind: pa.DataType) -> dict[str, pa.DataType]:
     return {found.text: kind for token in tokens_of(sql) for found in parameters(token)}
 
 
-def _marked(sql: str) -> str:
+def _mark_parameters(sql: str) -> str:
     """Replace each parameter by a call of the marker function."""
     found = (each for token in tokens_of(sql) for each in parameters(token) if each.text[1:].isdigit())
-    return edited(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
+    return edit_text(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
 
 
 def _texts(plan: LogicalPlan) -> Iterator[str]:

@@ -233,10 +233,10 @@ class _PlanReader:
     def _columns(self, plan: LogicalPlan, inputs: list[Sizes]) -> Sizes:
         """Return the sizes of the columns of one operator, and count its conditions."""
         _check_subqueries(plan)
-        below = _merged(inputs)
+        below = _merge(inputs)
         match plan.to_variant():
             case nodes.Projection() as node:
-                return self._named(node.projections(), below)
+                return self._named_input(node.projections(), below)
             case nodes.Filter() as node:
                 self._count([node.predicate()], below)
             case nodes.Join() as node:
@@ -247,7 +247,7 @@ class _PlanReader:
                 self._count([key.expr() for key in node.sort_exprs()], below)
             case nodes.Aggregate() as node:
                 _check_sketches(node.aggregate_exprs())
-                return _merged([below, self._named([*node.group_by_exprs(), *node.aggregate_exprs()], below)])
+                return _merge([below, self._named_input([*node.group_by_exprs(), *node.aggregate_exprs()], below)])
             case nodes.WindowExpr() as node:
                 _check_sketches(node.get_window_expr())
             case nodes.Union() as node:
@@ -256,9 +256,9 @@ class _PlanReader:
                 return dict.fromkeys(map(_key, node.schema().field_names()), largest) if largest else {}
         return below
 
-    def _named(self, expressions: Iterable[Expr], below: Sizes) -> Sizes:
+    def _named_input(self, expressions: Iterable[Expr], below: Sizes) -> Sizes:
         sizes = ({_key(expression.schema_name()): self._size(expression, below)} for expression in expressions)
-        return _merged(size for size in sizes if any(size.values()))
+        return _merge(size for size in sizes if any(size.values()))
 
     def _count(self, conditions: Iterable[Expr], below: Sizes) -> None:
         self.operators += sum(self._size(condition, below).operators for condition in conditions)
@@ -302,8 +302,8 @@ class _SentPlanReader(_PlanReader):
     def _columns(self, plan: LogicalPlan, inputs: list[Sizes]) -> Sizes:
         match plan.to_variant():
             case nodes.WindowExpr() as node:
-                below = _merged(inputs)
-                return _merged([below, self._named(node.get_window_expr(), below)])
+                below = _merge(inputs)
+                return _merge([below, self._named_input(node.get_window_expr(), below)])
         return super()._columns(plan, inputs)
 
     def _size(self, expression: Expr, below: Sizes) -> Size:
@@ -320,7 +320,7 @@ class _SentPlanReader(_PlanReader):
             first = len(grown) - len(operands)
             of, grown = grown[first:], grown[:first]
             inner = below.get(_key(part.schema_name()), _NONE).growth if part.variant_name() in _LEAVES else 1
-            grown.append(_grown(part, operands, of) if operands else inner * _literal_bytes(part))
+            grown.append(_growth(part, operands, of) if operands else inner * _literal_bytes(part))
             if grown[-1] > MOST_GROWTH:
                 raise LimitExceeded(
                     "the plan may make values of more than a gigabyte by concatenating, repeating and replacing texts and lists;"
@@ -330,7 +330,7 @@ class _SentPlanReader(_PlanReader):
         return Size(size.operators, size.depth, *grown)
 
 
-def _grown(part: Expr, operands: Sequence[Expr], of: Sequence[int]) -> int:
+def _growth(part: Expr, operands: Sequence[Expr], of: Sequence[int]) -> int:
     """Return how often an operator may write a value, by those of its operands; `LimitExceeded` for a call that only SQL's text has guards for."""
     kind, name = part.variant_name(), part.schema_name().partition("(")[0].lower()
     if (kind == "BinaryExpr" and part.rex_call_operator() == "||") or (kind, name) == ("ScalarFunction", "concat"):
@@ -434,7 +434,7 @@ def _key(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _merged(relations: Iterable[Sizes]) -> dict[str, Size]:
+def _merge(relations: Iterable[Sizes]) -> dict[str, Size]:
     merged: dict[str, Size] = {}
     for sizes in relations:
         for name, size in sizes.items():

@@ -16,7 +16,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.policies.restrictions import MaskedTable
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.sql.references import Reference, quoted
+from lance_flight.engine.sql.references import Reference, quote_parts
 from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, Refused, SqlError
 
 MOST_VIEWS = 100
@@ -143,7 +143,7 @@ class PlannedViews:
             self._masking = before
         casts = table.casts(pa.schema(planned.schema()))
         if casts:
-            columns = {name: col(quoted(name)) for name in planned.schema().names}
+            columns = {name: col(quote_parts(name)) for name in planned.schema().names}
             planned = planned.select(
                 *(column.cast(casts[name]).alias(name) if name in casts else column for name, column in columns.items())
             )

@@ -25,7 +25,7 @@ from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.routines import volatile_functions
-from lance_flight.engine.sql.tokens import Edit, Kind, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, fold_name, tokenize
 from lance_flight.errors import Unsupported
 
 _ALL_ROWS = 1 << 62
@@ -83,7 +83,7 @@ def has_product(plan: LogicalPlan) -> bool:
     return _WITHOUT_EQUALITY.search(plan.display_indent()) is not None
 
 
-def joined(plan: LogicalPlan, context: SessionContext) -> Node | None:
+def join_filters(plan: LogicalPlan, context: SessionContext) -> Node | None:
     """Return the tree of an optimised plan that has joins, with joins in place of subqueries as values too; None for one without.
 
     `Unsupported` if one of these subqueries may have several rows, which DataFusion refuses as it runs, and a join would repeat.
@@ -148,7 +148,7 @@ def with_asking_conditions(
                 if is_wanted and _may_be_asked_twice(operands, start, stop):
                     first, last = tokens[start].start, tokens[stop - 1].stop
                     edits += [(first, first, f"{_GOES_ON}({text[first:last]}) AND ("), (last, last, ")")]
-    return edited(text, edits)
+    return edit_text(text, edits)
 
 
 def _asking(check: Callable[[], None], volatility: str) -> ScalarUDF:
@@ -178,6 +178,6 @@ def _parts(operands: Operands, start: int) -> list[tuple[int, int]]:
 def _may_be_asked_twice(operands: Operands, start: int, stop: int) -> bool:
     """Return whether a condition names several columns, no subquery, and nothing whose value changes."""
     inside = range(start, stop)
-    words = [folded(operands.tokens[at]) for at in inside if operands.tokens[at].kind in {Kind.WORD, Kind.NAME}]
+    words = [fold_name(operands.tokens[at]) for at in inside if operands.tokens[at].kind in {Kind.WORD, Kind.NAME}]
     has_query = any(operands.word_at(at) in QUERIES and not operands.is_name(at) for at in inside)
     return len(words) > 1 and not has_query and volatile_functions().isdisjoint(words)

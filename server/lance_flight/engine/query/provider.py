@@ -180,7 +180,7 @@ class Provider(pads.Dataset):
         return self.readable.schema
 
     def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Projection:
-        return Projection(projected(self.schema, columns))
+        return Projection(project_schema(self.schema, columns))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[_Lane]:
         predicate = ALWAYS if filter is None else _read(filter)
@@ -216,7 +216,7 @@ class PlannedRead:
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some tables, with these columns (None: all)."""
-        schema = projected(self.readable.schema, columns)
+        schema = project_schema(self.readable.schema, columns)
         with self.log.noting(self.readable.failure):
             rows = self._stored_batches(work, schema, batch_rows)
             if self.plan.arrange is None:
@@ -267,7 +267,7 @@ class _Lane:
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> _LaneScanner:
-        return _LaneScanner(self, projected(self.planned.readable.schema, columns), batch_size)
+        return _LaneScanner(self, project_schema(self.planned.readable.schema, columns), batch_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> 
     )
 
 
-def projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     """Select some columns of a schema, None: all."""
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
@@ -412,7 +412,7 @@ MOST_HELD = 32 * 2**20
 _FILES = 32
 
 
-def mixed(
+def mix_rows(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, batch_rows: int, directory: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows in an order that is random anew each time, in batches of `batch_rows`.
@@ -454,5 +454,5 @@ def _mixed_in_files(
                 raise storage_error(exc, "spill_directory") or exc from exc
         for path in paths:
             with pa.OSFile(str(path)) as stored, pa.ipc.open_stream(stored) as rows:
-                yield from mixed(rows, schema, batch_rows, directory)
+                yield from mix_rows(rows, schema, batch_rows, directory)
             path.unlink()

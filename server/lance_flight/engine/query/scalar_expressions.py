@@ -17,7 +17,7 @@ import pyarrow as pa
 from datafusion import Expr, LogicalPlan
 from datafusion.expr import Filter, Projection, TableScan
 
-from lance_flight.engine.query.partition_wise.plans import unaliased
+from lance_flight.engine.query.partition_wise.plans import strip_aliases
 from lance_flight.engine.sql.checked_arithmetic import operator_of
 from lance_flight.engine.sql.functions import COMPUTED, optimised_over
 from lance_flight.engine.sql.typed_calls import shown_name
@@ -57,7 +57,7 @@ from lance_flight.planning.scalar_expressions import (
     ScalarExpression,
     columns_of_expression,
     leaf_expression,
-    replaced,
+    replace_parts,
 )
 
 MOST_DEPTH = 32
@@ -81,7 +81,7 @@ def projected_expressions(node: Projection) -> dict[str, ScalarExpression]:
     found: dict[str, list[ScalarExpression | None]] = defaultdict(list)
     for raw in node.projections():
         expression = Expr(raw)
-        inner = unaliased(expression)
+        inner = strip_aliases(expression)
         name = expression.to_variant().alias() if inner is not expression else expression.schema_name()
         computed = scalar_expression(inner)
         is_column = isinstance(computed, Column) and not computed.inside and inner is expression
@@ -101,7 +101,7 @@ def expression_below(expression: ScalarExpression, columns: Mapping[str, ScalarE
             return Column(known.name, (*known.inside, *part.inside))
         return known
 
-    return replaced(expression, below)
+    return replace_parts(expression, below)
 
 
 def _call(function: str, operands: list[Any], depth: int, kind: str = "") -> ScalarCall | None:
@@ -151,8 +151,8 @@ def _in_list(expression: Any, depth: int) -> ScalarCall | None:
 def _cast(expression: Any, depth: int) -> ScalarCall | None:
     (inner,) = expression.rex_call_operands()
     # The type itself has no attributes in Python: it is read from the text, CAST(… AS type).
-    before, after = f"CAST({_shown(inner)} AS ", ")"
-    shown = _shown(expression)
+    before, after = f"CAST({_show(inner)} AS ", ")"
+    shown = _show(expression)
     if not (shown.startswith(before) and shown.endswith(after)):
         return None
     return _call(CAST, [inner], depth, shown[len(before) : -len(after)])
@@ -167,7 +167,7 @@ def _case(expression: Any, depth: int) -> ScalarCall | None:
 
 
 def _alias(expression: Any, depth: int) -> ScalarExpression | None:
-    return scalar_expression(unaliased(expression), depth)
+    return scalar_expression(strip_aliases(expression), depth)
 
 
 _VARIANTS: Mapping[str, Callable[[Any, int], ScalarExpression | None]] = MappingProxyType(
@@ -185,7 +185,7 @@ _VARIANTS: Mapping[str, Callable[[Any, int], ScalarExpression | None]] = Mapping
 )
 
 
-def _shown(expression: Any) -> str:
+def _show(expression: Any) -> str:
     return str(expression).removeprefix("Expr(").removesuffix(")")
 
 
@@ -223,7 +223,7 @@ def has_computed(predicate: Predicate) -> bool:
 
 def with_stored_expressions(predicate: Predicate, schema: NamespaceSchema, specs: Iterable[PartitionSpec]) -> Predicate:
     """Return a predicate whose conditions on computed values know the expressions that the fields of some specs store."""
-    return _with_stored(predicate, tuple(_stored(schema, specs))) if has_computed(predicate) else predicate
+    return _with_stored(predicate, tuple(_stored_derivations(schema, specs))) if has_computed(predicate) else predicate
 
 
 def _with_stored(predicate: Predicate, stored: tuple[tuple[object, ScalarExpression], ...]) -> Predicate:
@@ -237,7 +237,9 @@ def _with_stored(predicate: Predicate, stored: tuple[tuple[object, ScalarExpress
     return predicate
 
 
-def _stored(schema: NamespaceSchema, specs: Iterable[PartitionSpec]) -> Iterator[tuple[object, ScalarExpression]]:
+def _stored_derivations(
+    schema: NamespaceSchema, specs: Iterable[PartitionSpec]
+) -> Iterator[tuple[object, ScalarExpression]]:
     """Return each derivation of the specs' fields with its expression over the columns that there are now."""
     sources = schema.sources
     fields = {field.derivation: field for spec in specs for field in spec.fields if not field.rule.keeps_value}
@@ -247,18 +249,18 @@ def _stored(schema: NamespaceSchema, specs: Iterable[PartitionSpec]) -> Iterator
             continue
         kinds = tuple(source.field.type for source in known)
         sql = field.rule.sql if isinstance(field.rule, Expression) else field.rule.expression(kinds)
-        expression = _planned(sql, kinds)
+        expression = _plan(sql, kinds)
         if isinstance(expression, ScalarCall):
             columns = {Column(f"col{place}"): Column(of.path[0], of.path[1:]) for place, of in enumerate(known)}
-            yield derivation, replaced(expression, partial(_renamed, names=columns))
+            yield derivation, replace_parts(expression, partial(_rename, names=columns))
 
 
-def _renamed(part: ScalarExpression, names: dict[Column, Column]) -> ScalarExpression | None:
+def _rename(part: ScalarExpression, names: dict[Column, Column]) -> ScalarExpression | None:
     return names.get(part) if isinstance(part, Column) else None
 
 
 @lru_cache(_KEPT_EXPRESSIONS)
-def _planned(sql: str, kinds: tuple[pa.DataType, ...]) -> ScalarExpression | None:
+def _plan(sql: str, kinds: tuple[pa.DataType, ...]) -> ScalarExpression | None:
     """Return an expression over col0, col1 … as DataFusion's optimiser leaves it; None where it has no counterpart."""
     columns = pa.schema([(f"col{place}", kind) for place, kind in enumerate(kinds)])
     try:

@@ -20,7 +20,7 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables import Rows, partitions_of, report, side_of
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.model.pins import Pin
 from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow
 from lance_flight.planning.joins import Side
@@ -93,7 +93,7 @@ def _plan_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> Plann
     """Return what a query with this WHERE reads: planned just as the server plans it."""
     session = QuerySession(StatementContext(root=Root(namespace.store), target_partitions=1))
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")
-    frame = session.frame(f"SELECT * FROM {quoted(name)} WHERE {enclosed(condition)}")  # noqa: S608 - planned, never run
+    frame = session.frame(f"SELECT * FROM {quote_parts(name)} WHERE {enclose(condition)}")  # noqa: S608 - planned, never run
     session.prepare(frame)
     session.plan(frame)
     view = session.views[f"{PUBLIC}.{name}"]
@@ -102,7 +102,7 @@ def _plan_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> Plann
         return _build_scan(
             namespace, view.snapshot, prune(partitions_of(view.snapshot), view.snapshot.schema, NEVER, None), None, None
         )
-    is_whole = bare_columns(session.optimised(frame)) is not None
+    is_whole = bare_columns(session.optimise(frame)) is not None
     (scan,) = session.log.scans
     return _build_scan(
         namespace, view.snapshot, session.log.prunings[view.key][-1], scan.condition, None if is_whole else condition

@@ -50,7 +50,7 @@ from lance_flight.engine.query.products import (
     has_pairs,
     has_product,
     has_unprotected_pairs,
-    joined,
+    join_filters,
     with_asking_conditions,
 )
 from lance_flight.engine.query.provider import JoinedKeys, Provider, Run, ScanLog
@@ -86,13 +86,13 @@ from lance_flight.engine.sql.memberships import with_apart_names, with_strict_me
 from lance_flight.engine.sql.moments import has_moments, with_readable_moment
 from lance_flight.engine.sql.named_columns import with_fields, with_named_columns
 from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
-from lance_flight.engine.sql.positions import located
+from lance_flight.engine.sql.positions import translate_positions
 from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
-from lance_flight.engine.sql.references import CATALOG, Point, quoted
+from lance_flight.engine.sql.references import CATALOG, Point, quote_parts
 from lance_flight.engine.sql.reused_aliases import MOST_REUSED, with_reused_alias
-from lance_flight.engine.sql.rewriting import datafusion_text, numbered
+from lance_flight.engine.sql.rewriting import datafusion_text, number_parameters
 from lance_flight.engine.sql.spellings import LAMBDA
-from lance_flight.engine.sql.tokens import edited
+from lance_flight.engine.sql.tokens import edit_text
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_number
@@ -174,7 +174,7 @@ class QuerySession:
         self._run.log = (
             ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
         )
-        self.progress: Progress | None = None if running is None else running.progressed
+        self.progress: Progress | None = None if running is None else running.report_progress
         self._sent = None if running is None else running.sql
         self._is_view = False
         self.named = NamedTables(context, self.log, self._evaluations, known, hidden)
@@ -265,7 +265,7 @@ class QuerySession:
         plan_sent = substrait.plan_in(sql)
         if plan_sent is not None:
             return self._planned_views.plan(
-                lambda: self.planned(lambda: self._frame_of_plan(plan_sent)),
+                lambda: self.run_planning(lambda: self._frame_of_plan(plan_sent)),
                 self._frame_of_view,
             )
         sql = with_hidden_calls(sql if parameters is None else with_listed_values(sql, parameters), parameters)
@@ -274,14 +274,14 @@ class QuerySession:
         sql = self.searches.replace(partial(with_searches, self, sql, parameters, is_bound=is_bound))
         if self.named.hidden:
             datafusion_text(sql)  # refuses what is too much before tables are opened
-            sql = with_visible_columns(sql, self._revealed)
+            sql = with_visible_columns(sql, self._reveal_columns)
         return self._frame_of_text(sql, parameters, is_bound=is_bound)
 
     def _frame_of_plan(self, sent: bytes) -> DataFrame:
         """Plan what was sent as Substrait; `Unsupported` for what DataFusion answers wrongly, which has no other text."""
         # Its joins do not show that NULL is equal to NULL in them.
         self.datafusion.remove_optimizer_rule(_FLATTENING)
-        frame = self._bounded(substrait.planned(self.datafusion, sent))
+        frame = self._bound_plan(substrait.plan_substrait(self.datafusion, sent))
         plan = frame.logical_plan()
         self._narrow_batches(Growth(check_sent_plan(plan)))
         frame = self.datafusion.create_dataframe_from_logical_plan(plan)
@@ -298,7 +298,7 @@ class QuerySession:
         try:
             return self._checked_plan(frame)
         except Unsupported as exc:
-            if not has_pairs(self.optimised(frame)):
+            if not has_pairs(self.optimise(frame)):
                 return frame
             raise Unsupported(
                 "this plan looks at pairs of rows, as EXISTS beside OR does, in a way that would go on when its statement is over; send the query as SQL"
@@ -322,7 +322,7 @@ class QuerySession:
         """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
 
         def columns_of(query: str) -> pa.Schema:
-            shown = with_visible_columns(query, self._revealed) if self.named.hidden else query
+            shown = with_visible_columns(query, self._reveal_columns) if self.named.hidden else query
             return self._frame_as_written(shown, parameters, is_bound=is_bound).schema()
 
         sql = with_named_columns(sql, columns_of)
@@ -355,7 +355,7 @@ class QuerySession:
     def _frame_with_marks(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         if with_marked_conditions(sql) == sql:
             return self._frame_as_written(sql, parameters, is_bound=is_bound)
-        written = numbered(sql)
+        written = number_parameters(sql)
         marked = {with_marked_conditions(written, side) for side in range(SIDES)}
         # A view has a physical plan only with the query that reads it: it shows too late what has none.
         for text in (*sorted(marked), sql) if self._is_view else (sql, *sorted(marked)):
@@ -371,7 +371,7 @@ class QuerySession:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        with located(self._sent, sql):
+        with translate_positions(self._sent, sql):
             rewritten = datafusion_text(sql)
         self._limits.is_costly |= rewritten.is_costly
         self._limits.is_linear &= rewritten.is_linear or not rewritten.is_costly
@@ -385,31 +385,31 @@ class QuerySession:
         # A date may be beyond those of Python.
         numbers = {f"${n}": column[0].as_py() for n, column in enumerate(columns, 1) if is_number(column.type)}
 
-        def planned(text: str) -> DataFrame:
+        def run_planning(text: str) -> DataFrame:
             self._read_in_dialect("duckdb" if LAMBDA.search(text) else "generic")
             return self.datafusion.sql_with_options(text, QUERIES_ONLY, param_values=values)
 
         def plan(text: str) -> DataFrame:
-            frame = planned(text)
+            frame = run_planning(text)
             if _OF_NULLS in frame.logical_plan().display_indent() and self.datafusion.remove_optimizer_rule(
                 _FLATTENING
             ):
-                frame = planned(text)
-            check_recursive_queries(text, planned)
+                frame = run_planning(text)
+            check_recursive_queries(text, run_planning)
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._planned_views.texts or SKETCH in text.lower():
-                self._bounded(frame)
+                self._bound_plan(frame)
             if may_add_times(text):
                 check_date_arithmetic(self.datafusion, with_joined_subqueries(frame.logical_plan()))
-            right = self._with_right_answers(text, frame.logical_plan(), planned, numbers)
-            bounded = with_bounded_steps(right, planned, self.datafusion)
+            right = self._with_right_answers(text, frame.logical_plan(), run_planning, numbers)
+            bounded = with_bounded_steps(right, run_planning, self.datafusion)
             if bounded != text:
-                frame = planned(bounded)
+                frame = run_planning(bounded)
             if calls.calls and is_bound:
                 _check_calls(frame)
             return frame
 
-        with located(self._sent, calls.sql):
+        with translate_positions(self._sent, calls.sql):
             return self._readable(calls, plan, numbers, is_bound=is_bound)
 
     def _read_in_dialect(self, dialect: str) -> None:
@@ -428,7 +428,7 @@ class QuerySession:
         if has_shared_names(plan):
             text = with_apart_names(text)
         if may_compare_bits(text):
-            text = without_signed_zeros(text, self.named.floating(), values)
+            text = without_signed_zeros(text, self.named.floating_columns(), values)
         return text
 
     def _readable(
@@ -445,7 +445,7 @@ class QuerySession:
             calls = replace(calls, sql=self._with_asking_conditions(calls.sql))
         for _ in range(MOST_MOMENTS):
             try:
-                frame = self._planned(calls, plan)
+                frame = self._plan_with_calls(calls, plan)
                 if not is_typed:
                     is_typed = True
                     calls, frame = self._numbers(plan, is_bound=is_bound).rewrite(calls, frame)
@@ -453,14 +453,14 @@ class QuerySession:
                 strict = with_strict_memberships(calls.sql)
                 if self._is_view and strict == calls.sql and not has_moments(calls.sql):
                     return frame
-                coerced = self._coerced(frame, is_bound=is_bound)
+                coerced = self._coerce_types(frame, is_bound=is_bound)
                 if not is_bound:
                     return coerced
-                if strict != calls.sql and has_constant_not_in(frame.logical_plan(), self.optimised(coerced)):
+                if strict != calls.sql and has_constant_not_in(frame.logical_plan(), self.optimise(coerced)):
                     calls = replace(calls, sql=strict)
-                elif not is_unsigned and compares_bits(self.optimised(coerced).display_indent()):
+                elif not is_unsigned and compares_bits(self.optimise(coerced).display_indent()):
                     is_unsigned = True
-                    unsigned = without_signed_zeros(calls.sql, self.named.floating(), values, is_any=True)
+                    unsigned = without_signed_zeros(calls.sql, self.named.floating_columns(), values, is_any=True)
                     calls = replace(calls, sql=unsigned)
                 else:
                     return self._asking(calls, plan, coerced) if self._is_endless(coerced) else coerced
@@ -480,7 +480,9 @@ class QuerySession:
         for self._asks_equalities in (True, False):
             self._planned_views.forget()
             with suppress(SqlError, Unsupported, LimitExceeded):
-                asking = self._coerced(self._planned(replace(calls, sql=self._with_asking_conditions(calls.sql)), plan))
+                asking = self._coerce_types(
+                    self._plan_with_calls(replace(calls, sql=self._with_asking_conditions(calls.sql)), plan)
+                )
                 self.plan(asking)
                 if asking.schema() == endless.schema():
                     break
@@ -493,37 +495,37 @@ class QuerySession:
         check = partial(_check_running, self._run)
         return with_asking_conditions(self.datafusion, sql, check, equalities=self._asks_equalities)
 
-    def _joined(self, frame: DataFrame) -> Node | None:
+    def _join_tree(self, frame: DataFrame) -> Node | None:
         """Return the tree of a query that has joins, with joins in place of its subqueries; `SqlError` if DataFusion has none."""
         with self._errors.raised_as(SqlError):
-            return self.learned(frame, joined, self.datafusion)
+            return self.learn_from_plan(frame, join_filters, self.datafusion)
 
     def _is_endless(self, frame: DataFrame) -> bool:
         """Return whether joins of a query go on for long when their statement is over."""
-        if _JOINING.search(self.optimised(frame).display_indent()) is None:
+        if _JOINING.search(self.optimise(frame).display_indent()) is None:
             return False
         try:
-            root = self._joined(frame)
+            root = self._join_tree(frame)
             if root is not None:
                 self._ending(root, self.target_partitions)
         except (SqlError, Unsupported):
             return True
         return root is not None and has_unprotected_pairs(root)
 
-    def _planned(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
+    def _plan_with_calls(self, calls: TypedCalls, plan: Callable[[str], DataFrame]) -> DataFrame:
         """Plan a query with its calls, and the views that it names."""
         whole = partial(self._plan_whole, plan) if calls.has_checks else plan
         return self._planned_views.plan(
-            lambda: self.planned(lambda: calls.plan(self.datafusion, whole, partial(_check_running, self._run))),
+            lambda: self.run_planning(lambda: calls.plan(self.datafusion, whole, partial(_check_running, self._run))),
             self._frame_of_view,
         )
 
     def _numbers(self, plan: Callable[[str], DataFrame], *, is_bound: bool) -> NumberRewriting:
         return NumberRewriting(
             context=self.datafusion,
-            plan=lambda calls: self._planned(calls, plan),
-            optimise=self.optimised,
-            call=self.planned,
+            plan=lambda calls: self._plan_with_calls(calls, plan),
+            optimise=self.optimise,
+            call=self.run_planning,
             is_bound=is_bound,
             is_view=self._is_view,
         )
@@ -536,7 +538,7 @@ class QuerySession:
             _check_calls(found)
         return found
 
-    def _coerced(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
+    def _coerce_types(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.
 
         DataFusion coerces the branches of UNION and CASE only as it optimises: before, it says the type of the first one.
@@ -545,11 +547,11 @@ class QuerySession:
         try:
             frame = self._without_constants(frame)
             if not self._has_pushing:  # also where an earlier attempt took the rule away
-                check_stacked_conditions(self.datafusion, self.optimised(frame))
-            plan = self.optimised(frame)
+                check_stacked_conditions(self.datafusion, self.optimise(frame))
+            plan = self.optimise(frame)
             if self.misplaces_conditions(frame):
                 frame = self._with_merge_joins(frame)
-                plan = self.optimised(frame)
+                plan = self.optimise(frame)
                 check_merge_joins(lambda: self.plan(frame))
         except (SqlError, Unsupported):
             if is_bound:
@@ -570,7 +572,7 @@ class QuerySession:
 
     def misplaces_conditions(self, frame: DataFrame) -> bool:
         """Return whether DataFusion moves a condition of a query to the wrong side of a join."""
-        plan = self.optimised(frame)
+        plan = self.optimise(frame)
         return " Join:" in plan.display_indent() and has_misplaced_condition(
             self.datafusion, plan, lambda: self.plan(frame).display_indent(), has_pushing=self._has_pushing
         )
@@ -587,7 +589,7 @@ class QuerySession:
     def _without_constants(self, frame: DataFrame) -> DataFrame:
         """Return a query whose scans get conditions of columns alone; where it cannot be built, no conditions are moved down to scans."""
         try:
-            plan = self.optimised(frame)
+            plan = self.optimise(frame)
         except SqlError as exc:
             if not fails_at_constants(exc):
                 raise
@@ -596,8 +598,8 @@ class QuerySession:
                 return frame
             # A masked table has no name outside of its view.
             with suppress(SqlError, Unsupported):
-                built = self.planned(lambda: without_constants(self.datafusion, plan))
-                if built is not None and not has_constant_conditions(self.optimised(built)):
+                built = self.run_planning(lambda: without_constants(self.datafusion, plan))
+                if built is not None and not has_constant_conditions(self.optimise(built)):
                     return built
         if self.datafusion.remove_optimizer_rule(_PUSHING):
             self._has_pushing = False
@@ -610,7 +612,7 @@ class QuerySession:
         if self.named.reveal(hidden):
             self._planned_views.forget_masked()
 
-    def _bounded(self, frame: DataFrame) -> DataFrame:
+    def _bound_plan(self, frame: DataFrame) -> DataFrame:
         """Return a plan that is within the bounds of what its optimisation may make of it; `LimitExceeded` says which one it is not."""
         if check_plan(frame.logical_plan()):
             self._limits.is_costly, self._limits.is_linear = True, False
@@ -628,10 +630,10 @@ class QuerySession:
     def wanted_types(self) -> Mapping[str, pa.DataType]:
         """Return the types that their contexts want of the parameters, by `$n`, of the query that was planned last without values."""
         if self._wanted is None:
-            self._wanted = wanted_types(self.datafusion, self._unbound, self.planned) if self._unbound else {}
+            self._wanted = wanted_types(self.datafusion, self._unbound, self.run_planning) if self._unbound else {}
         return {**self._wanted, **self.searches.parameter_types}
 
-    def _revealed(self, db_schema: str | None, reference: str) -> list[str]:
+    def _reveal_columns(self, db_schema: str | None, reference: str) -> list[str]:
         """Return the hidden columns that a table shows to this statement; `NotFound` if there is no such table."""
         searched = self.searches.search(reference) if db_schema == SEARCHES else None
         if searched is not None:
@@ -639,27 +641,27 @@ class QuerySession:
         name = TableName(db_schema or self.db_schema, reference)
         if self.resolve(name.db_schema, reference) is None and self.named.masked_table(name) is None:
             raise NotFound(f"no table {reference!r}")
-        return self.named.revealed(name)
+        return self.named.reveal_columns(name)
 
     def literal_rows(self, sql: str) -> DataFrame:
         """Plan a VALUES list of plain literals, without most of the rewrites that `frame` makes."""
-        exact = edited(sql, row_edits(sql))
-        return self._coerced(self.planned(lambda: self.datafusion.sql_with_options(exact, QUERIES_ONLY)))
+        exact = edit_text(sql, row_edits(sql))
+        return self._coerce_types(self.run_planning(lambda: self.datafusion.sql_with_options(exact, QUERIES_ONLY)))
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:
         """Return the rows of a dataset that is read in place of a scan by this run alone."""
         name = f"rows_of_scan_{len(self._derived) + 1}"
         self._derived[name] = rows
-        return self.datafusion.table(quoted(CATALOG, SEARCHES, name))
+        return self.datafusion.table(quote_parts(CATALOG, SEARCHES, name))
 
-    def optimised(self, frame: DataFrame) -> LogicalPlan:
+    def optimise(self, frame: DataFrame) -> LogicalPlan:
         """Return the optimised plan of a query; raise `SqlError` for what DataFusion refuses only now (types that do not compare …)."""
         known = self._optimised
         if known is None or known[0] is not frame:
             # Joins give conditions to one another, once and again: a list is planned in the time that it takes to read it of one table alone.
             if self.is_costly and not (self._limits.is_linear and is_pure_scan(frame.logical_plan())):
-                self.planned(partial(self._limits.check_cost, frame))
-            plan = self.planned(frame.optimized_logical_plan)
+                self.run_planning(partial(self._limits.check_cost, frame))
+            plan = self.run_planning(frame.optimized_logical_plan)
             known = self._optimised = frame, plan
         return known[1]
 
@@ -678,9 +680,9 @@ class QuerySession:
 
     def logical_scans(self, frame: DataFrame) -> tuple[LogicalScan, ...] | None:
         """Return the scans of the optimised plan of a query; None if some are within expressions."""
-        return self.learned(frame, logical_scans, self.db_schema)
+        return self.learn_from_plan(frame, logical_scans, self.db_schema)
 
-    def learned(self, frame: DataFrame, learn: Callable[..., T], *arguments: Any) -> T:
+    def learn_from_plan(self, frame: DataFrame, learn: Callable[..., T], *arguments: Any) -> T:
         """Return the result of `learn` on the optimised plan of a query, cached because it depends on that alone.
 
         `learn` must not be a method of this session: that would be a reference cycle, which only Python's collector ends.
@@ -689,7 +691,7 @@ class QuerySession:
             self._learned = frame, {}
         known = self._learned[1]
         if learn not in known:
-            known[learn] = learn(self.optimised(frame), *arguments)
+            known[learn] = learn(self.optimise(frame), *arguments)
         found: T = known[learn]
         return found
 
@@ -746,7 +748,7 @@ class QuerySession:
         self.log.begin_plan()
         # A frame that has been run answers with the plan that it was run by.
         fresh = self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
-        plan: ExecutionPlan = self.planned(fresh.execution_plan)
+        plan: ExecutionPlan = self.run_planning(fresh.execution_plan)
         return plan
 
     def plan_columns(self, frame: DataFrame) -> None:
@@ -774,7 +776,7 @@ class QuerySession:
 
     def batches(self, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run a planned query; every batch has exactly `schema`."""
-        return shaped(self.stream(frame), schema)
+        return shape_batches(self.stream(frame), schema)
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a planned query; its batches have DataFusion's schema."""
@@ -782,9 +784,9 @@ class QuerySession:
         self._check_windows(frame)
         with self._errors.raised_as(QueryFailed):
             # It is planned physically first: what DataFusion refuses then is no failure of the run.
-            yield from cancellable(partial(self._started, frame), self.log.cancellation, self.log.ahead)
+            yield from cancellable(partial(self._start, frame), self.log.cancellation, self.log.ahead)
 
-    def collected(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    def collect(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Run a short query at once, in a quarter of the time of streaming it; it cannot be cancelled."""
         with self._errors.raised_as(QueryFailed):
             yield from frame.collect()
@@ -809,7 +811,7 @@ class QuerySession:
             for name, rows in portion.items():
                 view = replace(self.divisible[name], only=rows, target_partitions=target_partitions)
                 reading.enter_context(self.named.provider_of(name).reading(view))
-            started = [self._started(frame, target_partitions)]
+            started = [self._start(frame, target_partitions)]
         with self._errors.raised_as(QueryFailed):
             yield from cancellable(started.pop, self.log.cancellation, self.log.ahead)
 
@@ -832,44 +834,47 @@ class QuerySession:
             self._batch_rows = rows
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
 
-    def _started(self, frame: DataFrame, target_partitions: int | None = None) -> Sequence[RecordBatchStream]:
+    def _start(self, frame: DataFrame, target_partitions: int | None = None) -> Sequence[RecordBatchStream]:
         """Begin a query so that it ends when it is cancelled, in batches of few rows where these are wide: operators make as many as the session says."""
         rows = rows_within(frame.schema(), self._batch_rows)
         plan = frame.logical_plan()
         if _copies_collected_values(plan):
             rows = min(rows, COLLECTED_ROWS)
         # A portion is made of an optimised plan.
-        constants = self.learned(frame, constant_bytes) if target_partitions is None else constant_bytes(plan)
+        constants = self.learn_from_plan(frame, constant_bytes) if target_partitions is None else constant_bytes(plan)
         rows = min(rows, max(1, _WIDEST_BATCH // max(1, constants)))
         # A merge join with a condition reads wrong columns.
         if not self.has_merge_joins and _JOINING.search(plan.display_indent()) is not None:
             try:
-                root = self._joined(frame)
+                root = self._join_tree(frame)
                 if root is not None:
                     return self._in_batches(
                         rows, lambda: self._ending(root, target_partitions or self.target_partitions)
                     )
             except (SqlError, Unsupported):
-                if self.learned(frame, has_product):
+                if self.learn_from_plan(frame, has_product):
                     rows = min(rows, SMALL_BATCH_ROWS)
         if rows == self._batch_rows:
-            return self.planned(frame.execute_stream_partitioned)
+            return self.run_planning(frame.execute_stream_partitioned)
         return self._in_batches(rows, lambda: self.datafusion.create_dataframe_from_logical_plan(plan))
 
     def _ending(self, root: Node, target_partitions: int) -> DataFrame:
         key = root, target_partitions, self._batch_rows
         if self._ended is None or self._ended[0] != key:
             runtime, check = self.context.runtime or RuntimeEnvBuilder(), partial(_check_running, self._run)
-            self._ended = key, self.planned(lambda: ending(self.datafusion, runtime, root, target_partitions, check))
+            self._ended = (
+                key,
+                self.run_planning(lambda: ending(self.datafusion, runtime, root, target_partitions, check)),
+            )
         return self._ended[1]()
 
     def _in_batches(self, rows: int, plan: Callable[[], DataFrame]) -> Sequence[RecordBatchStream]:
         """Begin a query that is planned anew, in batches of so many rows."""
         if rows == self._batch_rows:
-            return self.planned(lambda: plan().execute_stream_partitioned())
+            return self.run_planning(lambda: plan().execute_stream_partitioned())
         self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
         try:
-            return self.planned(lambda: plan().execute_stream_partitioned())
+            return self.run_planning(lambda: plan().execute_stream_partitioned())
         finally:
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
 
@@ -893,7 +898,7 @@ class QuerySession:
 
     def resolve(self, db_schema: str, reference: str) -> pads.Dataset | DataFusionTable | None:
         """Resolve a table name as written in SQL (`t`, `t@12`, `t@tag`, `t@time`, `t$partitions`); None if there is no such table."""
-        computed = self._computed(db_schema, reference)
+        computed = self._computed_table(db_schema, reference)
         if computed is not None:
             self._is_steady = False
             return computed
@@ -921,7 +926,7 @@ class QuerySession:
             self.log.error = exc
             raise
 
-    def _computed(self, db_schema: str, reference: str) -> ComputedTable | None:
+    def _computed_table(self, db_schema: str, reference: str) -> ComputedTable | None:
         """Return a table of the schemas that are not stored; None if there is none of this name."""
         if db_schema == SYSTEM and self.context.system is not None:
             return self.context.system.table(reference)
@@ -932,7 +937,7 @@ class QuerySession:
             )
         return None
 
-    def planned(self, plan: Callable[[], T]) -> T:
+    def run_planning(self, plan: Callable[[], T]) -> T:
         """Run a planning function; raise `SqlError` for what DataFusion refuses, `StatementTimeout` if it takes too long."""
         with self._errors.raised_as(SqlError):
             return self._limits.run(plan)
@@ -962,7 +967,7 @@ def _with_other_words(sql: str, refusal: LanceFlightError) -> str:
     return readable or sql
 
 
-def shaped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def shape_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the same batches with exactly `schema`, with their columns matched by position.
 
     A column may change the form of its values (views, dictionaries), never a value: a cast of other types would lose some.

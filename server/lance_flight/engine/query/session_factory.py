@@ -43,16 +43,16 @@ class Sessions:
         self.memory.apply(limits)
         self.planning_timeout = limits.planning_timeout
 
-    def seen(self, scope: Scope) -> Root:
+    def visible_root(self, scope: Scope) -> Root:
         """Return the root as a statement sees it; `NewerFormat` where only newer releases read it."""
         self.root.formats.check()
-        return scope.temporary.over(self.root.on_branch(scope.branch).guarded(scope.access))
+        return scope.temporary.over(self.root.on_branch(scope.branch).guard_with(scope.access))
 
     def of_scope(self, scope: Scope, running: RunningStatement) -> StatementContext:
         """Return the context of a statement in its scope, without its transaction."""
         pool = self.memory.pool(scope.issuer.allowance)
         return StatementContext(
-            root=self.seen(scope),
+            root=self.visible_root(scope),
             target_partitions=self.target_partitions,
             db_schema=scope.db_schema,
             execution=scope.execution,
@@ -74,7 +74,7 @@ class Sessions:
         self.root.formats.check()
         pool = self.memory.pool(running.issuer.allowance)
         return StatementContext(
-            root=temporary.over(self.root.on_branch(task.branch).guarded(access)),
+            root=temporary.over(self.root.on_branch(task.branch).guard_with(access)),
             target_partitions=self.target_partitions,
             # Its snapshots are fixed: the rows stream beside whatever the transaction does next.
             transaction=None if task.transaction is None else self.clients.transaction(task.transaction).sql,
@@ -143,4 +143,4 @@ def temporary_of(task: Task, session: Session | None) -> Temporary:
     """Return the temporary tables of a task, readable if the redeeming session is the one that created them."""
     names = frozenset(TableName(PUBLIC, name) for name in task.temporary)
     is_its_own = session is not None and session.id == task.session
-    return Temporary(names, session.temporary.known().root if session is not None and is_its_own else None)
+    return Temporary(names, session.temporary.list_tables().root if session is not None and is_its_own else None)

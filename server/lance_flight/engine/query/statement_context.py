@@ -99,8 +99,13 @@ class Scope:
         """Return the scope with the session's temporary tables, for a session that certainly belongs to its client alone."""
         if self.session is None:
             return self
-        known = self.session.temporary.known()
-        return replace(self, access=self.access.owning(known.names), temporary=known, own_tables=self.session.temporary)
+        known = self.session.temporary.list_tables()
+        return replace(
+            self,
+            access=self.access.with_temporary_tables(known.names),
+            temporary=known,
+            own_tables=self.session.temporary,
+        )
 
     @property
     def branch(self) -> str | None:

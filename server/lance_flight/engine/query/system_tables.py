@@ -60,12 +60,12 @@ class SystemTables:
 
     def statements(self) -> list[Record]:
         """Return the statements that have ended, as far as they are remembered, and the principal may see them."""
-        return [record for record in self.running.ended() if self.principal in (None, record.principal)]
+        return [record for record in self.running.ended_records() if self.principal in (None, record.principal)]
 
     def sessions(self) -> list[_Session]:
         """Return the sessions that the principal may see."""
         running = [record.session for record in self.queries()]
-        known = (session for session in self.clients.known() if self.principal in (None, session.principal))
+        known = (session for session in self.clients.list_sessions() if self.principal in (None, session.principal))
         return [_Session(session, running.count(session.id)) for session in known]
 
     def quotas(self) -> list[QuotaUsage]:

@@ -139,7 +139,7 @@ class _Changes:
         """Yield some columns of the rows of some steps, one after another."""
         with self.log.noting(self.failure):
             for step in steps:
-                for moved in step.moved(self.rows.stored, self.rows.ids):
+                for moved in step.moved_rows(self.rows.stored, self.rows.ids):
                     yield from self.rows.of(step, moved, names)
 
 

@@ -28,7 +28,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.sources import PinnedTable, row_counts
-from lance_flight.engine.query.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mixed
+from lance_flight.engine.query.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mix_rows
 from lance_flight.engine.query.scalar_expressions import has_computed, with_stored_expressions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
@@ -72,7 +72,7 @@ class MadeColumns:
         return cls(all_of(own), min(listed, key=len, default=None), all_of(others))
 
 
-def narrowed(snapshot: Snapshot, pruning: Pruning, made: MadeColumns, versions_of: VersionsOf) -> Pruning:
+def narrow_pruning(snapshot: Snapshot, pruning: Pruning, made: MadeColumns, versions_of: VersionsOf) -> Pruning:
     """Return a pruning without the partition tables that the conditions on made columns exclude.
 
     Raises `Conflict` for the name of a row at another version of its partition table than the one that is read.
@@ -80,13 +80,13 @@ def narrowed(snapshot: Snapshot, pruning: Pruning, made: MadeColumns, versions_o
     named = None if made.rows is None else _places(snapshot, made.rows, versions_of)
     return Pruning(
         versions=tuple(
-            _narrowed(snapshot, tables, version, made, named)
+            _narrow_version(snapshot, tables, version, made, named)
             for tables, version in zip(snapshot.tables, pruning.versions, strict=True)
         )
     )
 
 
-def _narrowed(
+def _narrow_version(
     snapshot: Snapshot, tables: SpecTables, version: SpecPruning, made: MadeColumns, named: Collection[str] | None
 ) -> SpecPruning:
     ids = tables.rows["object_id"].combine_chunks().take(pa.array(version.kept))
@@ -204,7 +204,7 @@ class UnpinnedResolver:
         self._store = store
         self._lock = Lock()
 
-    def pinned(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
+    def pin_tables(self, tables: Sequence[PartitionTable], numbers: Targets | None = None) -> list[PinnedTable]:
         """Return each table at the version that the statement reads; raise `NotFound` for a missing one."""
         with self._lock:
             self._learn([t for t in tables if not isinstance(t.pin, FixedPin) and t.object_id not in self.known])
@@ -345,7 +345,7 @@ class TableView:
         """Return what puts the rows of a scan into random order; None where their order may tell of partitions."""
         # The addresses of rows to change are not shown to anyone.
         is_mixed = self.hides_layout and self.targets is None
-        return partial(mixed, directory=self.spill_directory) if is_mixed else None
+        return partial(mix_rows, directory=self.spill_directory) if is_mixed else None
 
     def _index_filter(self) -> IndexFilter | None:
         """Return what indices answer of the conditions above the scan."""
@@ -375,7 +375,7 @@ class TableView:
             for place, (tables, version) in enumerate(zip(self.snapshot.tables, pruning.versions, strict=True))
             for rest, rows in version.by_residual(self._among(version.kept, place))
         ]
-        kept = [(rest, self.floating.pinned(tables, self.targets)) for rest, tables in chosen]
+        kept = [(rest, self.floating.pin_tables(tables, self.targets)) for rest, tables in chosen]
         if (
             known
             and pruning.scanned <= MOST_CHOSEN
@@ -390,7 +390,7 @@ class TableView:
 
     def prune(self, predicate: Predicate) -> Pruning:
         """Find the partitions that a scan reads, and record them as read."""
-        pruning = self._pruning(predicate, self.hint())
+        pruning = self._prune(predicate, self.hint())
         self.record(pruning)
         return pruning
 
@@ -402,7 +402,7 @@ class TableView:
             kept = zip(self.snapshot.tables, pruning.versions, strict=True)
             self.on_read([table.object_id for tables, version in kept for table in tables.tables(version.kept)])
 
-    def _pruning(self, predicate: Predicate, hint: Predicate) -> Pruning:
+    def _prune(self, predicate: Predicate, hint: Predicate) -> Pruning:
         for known in self.pruned:
             if known.predicate == predicate and known.hint == hint:
                 return known.pruning
@@ -410,7 +410,7 @@ class TableView:
         rest = predicate if made is None else made.others
         pruning = prune(partitions_of(self.snapshot), self.snapshot.schema, rest, self.evaluate, hint)
         if made is not None:
-            pruning = narrowed(self.snapshot, pruning, made, self._versions_of)
+            pruning = narrow_pruning(self.snapshot, pruning, made, self._versions_of)
         if not self.has_expressions and not has_computed(hint):
             # A custom expression is computed between two rounds, and is known in the second one.
             self.pruned.append(Pruned(predicate, hint, pruning))
@@ -432,7 +432,7 @@ class TableView:
 
     def _versions_of(self, table: PartitionTable) -> tuple[int, ...]:
         """Return the versions that the names of a partition table's rows hold for."""
-        (pinned,) = self.floating.pinned([table])
+        (pinned,) = self.floating.pin_tables([table])
         return tuple(pin.version for pin in (pinned.named_by, pinned.pin) if pin is not None)
 
     @property
@@ -480,7 +480,7 @@ class TableView:
         """Return the row counts of partition tables, in the order of `rows`."""
         tables = [mine.tables(kept) for mine, kept in zip(self.snapshot.tables, rows, strict=True)]
         try:
-            counted = iter(row_counts(self.floating.pinned([table for mine in tables for table in mine])))
+            counted = iter(row_counts(self.floating.pin_tables([table for mine in tables for table in mine])))
         except (LanceFlightError, *UNREADABLE) as exc:
             raise self.failure(exc) from exc
         return [np.fromiter(islice(counted, len(mine)), np.int64, len(mine)) for mine in tables]

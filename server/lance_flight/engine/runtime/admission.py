@@ -170,21 +170,21 @@ class AdmissionQueue:
             waiter.woken.set()
 
     def _may_run(self, waiter: _Waiter) -> bool:
-        return self._may_hold(self._held[waiter.holder], self._free) and self._exhausted(waiter.quotas) is None
+        return self._may_hold(self._held[waiter.holder], self._free) and self._exhausted_quota(waiter.quotas) is None
 
     def _admit(self, waiter: _Waiter) -> None:
         self._free -= 1
         self._held[waiter.holder] += 1
         self._running.update(quota.account for quota in waiter.quotas)
 
-    def _exhausted(self, quotas: Sequence[Quota]) -> Quota | None:
+    def _exhausted_quota(self, quotas: Sequence[Quota]) -> Quota | None:
         """Return the first quota that is used up; None if there is none."""
         return next((quota for quota in quotas if self._running[quota.account] >= quota.limit), None)
 
     def _check_room(self, waiter: _Waiter) -> None:
         """Raise the error of a new statement for which there is no room in the queue."""
         waiting, most = len(self._queue), self._most_waiting
-        exhausted = self._exhausted(waiter.quotas)
+        exhausted = self._exhausted_quota(waiter.quotas)
         if waiting >= most:
             raise LimitExceeded(
                 f"{sum(self._held.values())} statements are at work, of {self._most} (running_statements), and {waiting} wait, of {most}"
@@ -234,7 +234,7 @@ class AdmissionSlot:
             self.cancellation.after_abandoned(partial(self.turns.leave, self.holder, self.quotas))
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Release the slot inside the block, in which the call waits for its client; an error in the block leaves it released."""
         self.leave()
         yield

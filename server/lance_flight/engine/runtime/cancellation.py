@@ -150,7 +150,7 @@ class Cancellation:
             with self._lock:
                 del self._wakers[number]
 
-    def awaited(self, work: Callable[[], T], seconds: float = 0.0) -> T:
+    def run_in_thread(self, work: Callable[[], T], seconds: float = 0.0) -> T:
         """Run `work` in a thread that does nothing else meanwhile and return its result, unless the statement is cancelled first.
 
         Raises TimeoutError after so many `seconds` (0: never). Work that is given up goes on until its end (`after_abandoned`).
@@ -231,7 +231,7 @@ class PlanningLimits:
         if not self.is_costly:
             return plan()
         try:
-            return self.cancellation.awaited(plan, self.timeout)
+            return self.cancellation.run_in_thread(plan, self.timeout)
         except TimeoutError as exc:
             raise StatementTimeout(
                 f"planning the statement took more than {self.timeout:g} s, the setting planning_timeout"

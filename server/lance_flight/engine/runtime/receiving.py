@@ -36,7 +36,7 @@ class Receiver:
         self._given: list[_Item] = []
 
     def run(self, work: Callable[[], T]) -> T:
-        """Run `work` on another thread, which reads `received`, while this one receives; return its result."""
+        """Run `work` on another thread, which reads `batches`, while this one receives; return its result."""
         outcome: list[T] = []
         errors: list[BaseException] = []
 
@@ -58,7 +58,7 @@ class Receiver:
             raise errors[0]
         return outcome[0]
 
-    def received(self, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+    def batches(self, cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
         """Yield the batches to the working thread; raise the reason of a cancellation while waiting for one."""
         while True:
             with cancellation.waking(self._wake), self._changed:

@@ -49,7 +49,7 @@ class Issuer:
     """Issuer of a statement: principal, session, address, and the other end of its connection; `is_gone` returns whether the client has disconnected.
 
     `roles` are the principal's in the policy file, and `allowance` the quotas of these. `trace` is the context of a trace that the
-    statement belongs to. `progressed` is told how much of the statement's work is done, 0 to 1.
+    statement belongs to. `report_progress` is told how much of the statement's work is done, 0 to 1.
     """
 
     principal: str = "anonymous"
@@ -110,7 +110,7 @@ class StatementWatch:
         """Report that `done` of `total` partition tables are done."""
         if self.is_told:
             self.running.partitions[_WORK] = done, total
-            self.running.progressed(done, total)
+            self.running.report_progress(done, total)
 
     def add_rows(self, rows: int) -> None:
         """Report that so many more rows are done."""
@@ -203,7 +203,7 @@ class RunningStatement:
         found = list(self.partitions.values())
         return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
 
-    def progressed(self, done: int, total: int) -> None:
+    def report_progress(self, done: int, total: int) -> None:
         """Report that `done` of `total` parts of the work are done."""
         self.progress = done / total if total else 1.0
         self.issuer.progressed(self.progress)
@@ -238,19 +238,19 @@ class RunningStatement:
             seconds = {**self._seconds, self._state: self._seconds[self._state] + time.monotonic() - self._since}
         return sum(seconds[state] for state in _AT_WORK)
 
-    def received(self, batches: Iterator[pa.RecordBatch], turn: AdmissionSlot) -> Iterator[pa.RecordBatch]:
+    def count_received(self, batches: Iterator[pa.RecordBatch], turn: AdmissionSlot) -> Iterator[pa.RecordBatch]:
         """Yield and count batches received from the client; the admission slot is released while waiting for each."""
-        counted = self.counted(batches)
+        counted = self.count_sent(batches)
         while True:
             self.at(State.STREAMING)
-            with turn.paused():
+            with turn.pause():
                 batch = next(counted, None)
             self.at(State.RUNNING)
             if batch is None:
                 return
             yield batch
 
-    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def count_sent(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same batches until the statement is cancelled or its quota of bytes is used up, counting rows and bytes."""
         for batch in batches:
             self.cancellation.check()

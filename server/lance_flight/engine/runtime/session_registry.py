@@ -96,7 +96,7 @@ class SessionRegistry:
         with self._lock:
             return _COOKIE + cookie in self._sessions or cookie in self._offered
 
-    def found(self, key: str, cookie: str | None = None) -> Session | None:
+    def find(self, key: str, cookie: str | None = None) -> Session | None:
         """Return the session of a cookie, or without one of another key, as it is; None if there is none."""
         with self._lock:
             kept = self._sessions.get(key if cookie is None else _COOKIE + cookie)
@@ -263,10 +263,10 @@ class SessionRegistry:
         """Return the same transaction while it is known, then the open one of the session."""
         with self._lock:
             known = transaction_id in self._open
-        following = None if known else self.joined(session)
+        following = None if known else self.find_transaction(session)
         return transaction_id if following is None else following.id
 
-    def joined(self, session: Session) -> OpenTransaction | None:
+    def find_transaction(self, session: Session) -> OpenTransaction | None:
         """Return the open transaction of a session, for calls without a transaction id; raise `InvalidInput` if there are several."""
         match list(session.open):
             case []:
@@ -290,7 +290,7 @@ class SessionRegistry:
                 if transaction.failure is None or not commit:
                     self._remove(transaction)
 
-    def counted(self) -> tuple[int, int]:
+    def count(self) -> tuple[int, int]:
         """Return the numbers of sessions and of open transactions."""
         with self._lock:
             return len(self._sessions.sessions), len(self._open)
@@ -300,7 +300,7 @@ class SessionRegistry:
         with self._lock:
             return {place for transaction in self._open.values() for place in transaction.sql.places}
 
-    def known(self) -> list[KnownSession]:
+    def list_sessions(self) -> list[KnownSession]:
         """Return the state of every session, the most recently used one last."""
         self._forget_idle()
         with self._lock:

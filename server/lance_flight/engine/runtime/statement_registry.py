@@ -92,7 +92,7 @@ class StatementRegistry:
         self.open_streams.apply(limits)
 
     def observe(self, ended: Ended) -> None:
-        """Call `ended` for every statement that ends from now on."""
+        """Call `ended_records` for every statement that ends from now on."""
         self._observers.append(ended)
 
     def records(self) -> list[Record]:
@@ -105,7 +105,7 @@ class StatementRegistry:
         """Return the number of statements that were cancelled a while ago and are still at work."""
         return len(self._overdue)
 
-    def ended(self) -> list[Record]:
+    def ended_records(self) -> list[Record]:
         """Return the records of the statements that ended last, in the order of their ends; long texts are cut."""
         return self._ended.values()
 
@@ -114,7 +114,7 @@ class StatementRegistry:
         return self.quotas.usage(self._turns.running, principal)
 
     @contextmanager
-    def entered(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
+    def enter(self, kind: StatementKind, sql: str, issuer: Issuer) -> Iterator[RunningStatement]:
         """A new statement, which ends with the block unless its endpoints are awaited by then."""
         meter = self.quotas.meter(issuer.allowance, issuer.principal)
         statement = RunningStatement(
@@ -190,7 +190,7 @@ class StatementRegistry:
         finally:
             turn.leave()
 
-    def streamed(
+    def stream(
         self, statement: RunningStatement, part: int, issuer: Issuer, batches: Generator[pa.RecordBatch]
     ) -> Generator[pa.RecordBatch]:
         """Yield the batches of one endpoint as they are sent; the statement ends with its last endpoint.
@@ -200,7 +200,7 @@ class StatementRegistry:
         with self.working(statement, issuer), closing(batches), self.turn(statement, issuer, is_new=False) as turn:
             statement.at(State.RUNNING)
             try:
-                for batch in statement.counted(batches):
+                for batch in statement.count_sent(batches):
                     statement.at(State.STREAMING)
                     turn.leave()
                     yield batch

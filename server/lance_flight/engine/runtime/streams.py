@@ -107,7 +107,7 @@ class OpenStream:
         self._reason: Reason | None = None
         self._lock = threading.Lock()
 
-    def sent(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def send(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages that are made of the batches; raise the error by which the stream was ended while it waited for its client."""
         self._messages = messages
         self._held.change(STREAM_BYTES)
@@ -127,7 +127,7 @@ class OpenStream:
                 self._batches.close()
             self._held.change(-self._held.size)
 
-    def waited(self, now: float) -> float:
+    def seconds_waited(self, now: float) -> float:
         """Return for how many seconds the stream has waited for its client; 0 while its query is at work."""
         since = self._since
         return 0.0 if since is None else now - since
@@ -198,7 +198,7 @@ class OpenStreams:
                 found = self._held_by[holder] = self.held.part()
             return found
 
-    def opened(
+    def open(
         self,
         batches: Generator[pa.RecordBatch],
         ahead: HeldBytes,
@@ -242,11 +242,11 @@ class OpenStreams:
     def watch(self) -> None:
         """End the streams that were cancelled, whose clients have taken nothing for too long, and that others have no room for."""
         seconds, now = self._idle_seconds, time.monotonic()
-        for stream in self._listed():
+        for stream in self._list():
             cancelled = stream.cancellation.reason
             if cancelled is not None:
                 stream.end(cancelled)
-            elif seconds and stream.waited(now) > seconds:
+            elif seconds and stream.seconds_waited(now) > seconds:
                 stream.end(_Ended(seconds, "stream_idle_timeout"))
         self._release_unused(now)
         self._serve_waiters(now)
@@ -285,8 +285,8 @@ class OpenStreams:
         own, is_full = self._size_of(waiter.holder), self._most is not None and self.held.size >= self._most
         is_unfair = now - waiter.since > FAIR_SECONDS and self._size_of(largest) > own
         size = 0
-        for stream in sorted(self._listed(), key=lambda item: -item.waited(now)):
-            seconds = stream.waited(now)
+        for stream in sorted(self._list(), key=lambda item: -item.seconds_waited(now)):
+            seconds = stream.seconds_waited(now)
             is_stalled = seconds >= patience and (is_full or stream.holder == waiter.holder)
             if is_stalled or (is_unfair and seconds and stream.holder == largest):
                 stream.end(_Ended(seconds, "stream_memory_limit"))
@@ -308,7 +308,7 @@ class OpenStreams:
             f" for {holder!r}, of {self._most} (stream_memory_limit); expected a later try"
         )
 
-    def _listed(self) -> list[OpenStream]:
+    def _list(self) -> list[OpenStream]:
         with self._changed:
             return list(self._streams.values())
 
@@ -516,6 +516,6 @@ class BatchStream:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches
 
-    def sent(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def send(self, messages: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages that are made of the batches, as an open stream."""
-        return messages if self.open_stream is None else self.open_stream.sent(messages)
+        return messages if self.open_stream is None else self.open_stream.send(messages)

@@ -193,7 +193,7 @@ class SqlTransaction:
 
     def guard(self, guard: Visibility) -> None:
         """Restrict the visible tables to those of a `Visibility` from now on."""
-        self._root = self._root.guarded(guard)
+        self._root = self._root.guard_with(guard)
 
     def know(self, tables: Root | None, names: frozenset[TableName]) -> None:
         """Use these temporary tables, and no other ones, as those of the session (`Root.with_temporary`)."""

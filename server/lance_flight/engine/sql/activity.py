@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.sql.tokens import Token, folded, tokenize
+from lance_flight.engine.sql.tokens import Token, fold_name, tokenize
 
 SYSTEM = "system"
 LONGEST = 4096
@@ -44,7 +44,7 @@ def reads_activity(sql: str) -> bool:
 
 def _after_table(tokens: Sequence[Token]) -> Sequence[Token] | None:
     """Return what follows `[lance.]system.table`; None where something else stands."""
-    names = [folded(token) for token in tokens[:5:2]]
+    names = [fold_name(token) for token in tokens[:5:2]]
     dots = [token.is_sign(".") for token in tokens[1:4:2]]
     if names[:2] == [CATALOG, SYSTEM] and dots == [True, True]:
         return tokens[5:]

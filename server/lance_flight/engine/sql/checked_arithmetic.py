@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError
 
 SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtract": "-", "checked_multiply": "*"})
@@ -41,7 +41,7 @@ _DECIMAL, _SUM = pa.decimal128(28, 0), pa.decimal128(38, 0)
 _NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE, ROUNDED]) + r")_call\d+\(")
 
 
-def computed(word: str, columns: Sequence[pa.Array]) -> pa.Array:
+def compute_call(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Compute an operator, or one of the functions of sums."""
     if word == EXACT:
         return columns[0].cast(_DECIMAL)
@@ -99,7 +99,7 @@ def with_checked_arithmetic(text: str) -> str:
         )
     # What reaches further is around what begins at the same place.
     edits = [(start, start, text) for start, _, text in sorted(opened, key=lambda each: each[:2])] + edits
-    return edited(text, sorted(edits, key=lambda each: each[:2]))
+    return edit_text(text, sorted(edits, key=lambda each: each[:2]))
 
 
 def without_check(sql: str, name: str) -> str:
@@ -126,7 +126,7 @@ def without_check(sql: str, name: str) -> str:
         if sign is not None:
             comma = next(_commas(tokens, place + 1, closing))
             edits.append((tokens[comma].start, tokens[comma].stop, f") {sign} ("))
-    return edited(sql, sorted(edits))
+    return edit_text(sql, sorted(edits))
 
 
 def _commas(tokens: Sequence[Token], opened: int, closing: Mapping[int, int]) -> Iterator[int]:

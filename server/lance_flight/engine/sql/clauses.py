@@ -47,7 +47,7 @@ from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.relation_places import is_alias
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_wildcard, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, folded
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, fold_name
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.naming import check_label
 
@@ -187,14 +187,14 @@ def version_edits(cursor: Cursor, table: int, named_queries: Collection[str]) ->
     first, clause = cursor.tokens[table], cursor.at
     named = TABLE.fullmatch(cursor.text, first.start, cursor.tokens[clause - 1].stop)
     parts = [] if named is None else [token for token in cursor.tokens[table:clause] if token.stop <= named.end("name")]
-    if named is None or (len(parts) == 1 and folded(parts[0]) in named_queries):
+    if named is None or (len(parts) == 1 and fold_name(parts[0]) in named_queries):
         return None
-    if _NAME.fullmatch(folded(parts[-1])) is None:
+    if _NAME.fullmatch(fold_name(parts[-1])) is None:
         raise SqlError(f"{parts[-1].text!r} has a version already; expected one of the two")
     at = read_version(cursor)
     if at is None:
         return None
-    versioned = _quoted(versioned_name(folded(parts[-1]), at))
+    versioned = _quote(versioned_name(fold_name(parts[-1]), at))
     has_alias = named["alias"] is not None or (not cursor.done and is_alias(cursor.tokens[cursor.at]))
     alias = "" if has_alias else f" AS {named['last']}"
     return [
@@ -232,7 +232,7 @@ def versioned_name(name: str, at: Point) -> str:
     return f"{table}@{at.isoformat() if isinstance(at, datetime) else at}{sign}{metadata}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 

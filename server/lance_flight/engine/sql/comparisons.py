@@ -101,7 +101,7 @@ class Operands(TokenPlaces):
             at = self.partners.get(at, at) - 1
         return at + 1
 
-    def compared(self, operator: int) -> int:
+    def start_of_operand(self, operator: int) -> int:
         """Return the first token of what IN compares: it ends before `operator`, and binds closer than comparisons do."""
         first, at = self.left(operator - 1), operator - 1
         while at >= first and not (self.kind(at) is Kind.SIGN and self.text(at) in SIGNS):

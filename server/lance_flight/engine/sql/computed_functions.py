@@ -123,7 +123,7 @@ class ComputedFunction:
     repeats: bool = False
     grows: bool = False
 
-    def made(self, word: str, columns: Columns, made: Made) -> pa.Array:
+    def compute(self, word: str, columns: Columns, made: Made) -> pa.Array:
         """Return its values, counted among those of the statement."""
         values = self.values(columns)
         made.check_bytes(word, values.nbytes, len(values))
@@ -175,12 +175,12 @@ def _by_pattern(columns: Columns, compute: Callable[[pa.Array, str, int], pa.Arr
     keys = pa.table({"pattern": patterns, "group": numbers}).group_by(["pattern", "group"]).aggregate([]).to_pylist()
     if len(keys) == 1:
         pattern, group = keys[0]["pattern"], keys[0]["group"]
-        return pa.nulls(len(texts), kind) if None in {pattern, group} else _checked(compute, texts, pattern, group)
+        return pa.nulls(len(texts), kind) if None in {pattern, group} else _check(compute, texts, pattern, group)
     found = pa.nulls(len(texts), kind)
     for key in keys:
         among = pc.and_(pc.equal(patterns, key["pattern"]), pc.equal(numbers, key["group"])).fill_null(fill_value=False)
         if pc.any(among).as_py():
-            made = _checked(compute, texts.filter(among), key["pattern"], key["group"])
+            made = _check(compute, texts.filter(among), key["pattern"], key["group"])
             found = pa.concat_arrays([found.filter(pc.invert(among)), made]).take(_places(among))
     return found
 
@@ -191,7 +191,7 @@ def _places(among: pa.Array) -> pa.Array:
     return pa.array(np.where(marked, np.cumsum(marked) - 1 + (~marked).sum(), np.cumsum(~marked) - 1))
 
 
-def _checked(compute: Callable[[pa.Array, str, int], pa.Array], texts: pa.Array, pattern: str, group: int) -> pa.Array:
+def _check(compute: Callable[[pa.Array, str, int], pa.Array], texts: pa.Array, pattern: str, group: int) -> pa.Array:
     try:
         return compute(texts, pattern, group)
     except pa.ArrowInvalid as exc:
@@ -218,7 +218,7 @@ def _with_one_group(pattern: str, group: int) -> str:
     return new if group else f"(?P<part>{new})"
 
 
-def _extracted(texts: pa.Array, pattern: str, group: int) -> pa.Array:
+def _extract(texts: pa.Array, pattern: str, group: int) -> pa.Array:
     found = pc.struct_field(pc.extract_regex(texts, _with_one_group(pattern, group)), "part")
     return pc.if_else(texts.is_null(), pa.scalar(None, pa.utf8()), found.fill_null(""))
 
@@ -350,7 +350,7 @@ def _sha1(columns: Columns) -> pa.Array:
     return pa.array(hashed, pa.utf8())
 
 
-def _written(write: Callable[[str, Sequence[Any]], str], columns: Columns) -> pa.Array:
+def _format_values(write: Callable[[str, Sequence[Any]], str], columns: Columns) -> pa.Array:
     """Return values written by a pattern of Python, which `function_table` has checked; NULL where a value is."""
     patterns, *values = columns
     kept = pc.unique(patterns).to_pylist()
@@ -449,7 +449,7 @@ def _flat(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArra
     return elements, owners, np.bincount(owners, minlength=len(column))
 
 
-def _counted(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _count_elements(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the different elements of each list in their order, the list of each, and how often it is there."""
     elements, owners, _ = _flat(column)
     groups = pa.table({"owner": owners, "value": elements}).group_by(["owner", "value"]).aggregate([([], "count_all")])
@@ -459,7 +459,7 @@ def _counted(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDA
 
 
 def _mode(columns: Columns) -> pa.Array:
-    values, owners, counts = _counted(columns[0])
+    values, owners, counts = _count_elements(columns[0])
     order = np.lexsort((np.arange(len(owners)), -counts, owners))
     firsts = order[np.unique(owners[order], return_index=True)[1]]
     places = np.full(len(columns[0]), -1)
@@ -468,7 +468,7 @@ def _mode(columns: Columns) -> pa.Array:
 
 
 def _histogram(columns: Columns) -> pa.Array:
-    values, owners, counts = _counted(columns[0])
+    values, owners, counts = _count_elements(columns[0])
     sizes = np.bincount(owners, minlength=len(columns[0]))
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
     offsets = pc.if_else(pa.array([*(sizes == 0), False]), pa.scalar(None, pa.int32()), offsets)
@@ -521,7 +521,7 @@ def _kurtosis(n: Any, second: Any, _: Any, fourth: Any) -> Any:
 
 
 def _entropy(columns: Columns) -> pa.Array:
-    _, owners, counts = _counted(columns[0])
+    _, owners, counts = _count_elements(columns[0])
     sizes = np.bincount(owners, counts, len(columns[0]))
     shares = counts / sizes[owners]
     return pa.array(np.bincount(owners, -shares * np.log2(shares), len(sizes)) + 0.0)
@@ -541,7 +541,7 @@ def _bit_counts(columns: Columns) -> pa.Array:
 
 COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
     {
-        "date_diff": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.crossed),
+        "date_diff": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.compute_date_diff),
         "date_span": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.spans),
         "age": ComputedFunction((_MOMENT, _MOMENT), date_spans.INTERVAL, date_spans.ages),
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
@@ -557,13 +557,17 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
             partial(date_spans.since_1970, 1_000),
         ),
         "make_timestamp": ComputedFunction((_WHOLE,) * 5 + (_NUMBER,), _MOMENTS, date_spans.made_timestamps),
-        "parse_moment": ComputedFunction((_TEXT, _TEXT), _MOMENTS, partial(date_spans.parsed, is_strict=True)),
-        "try_parse_moment": ComputedFunction((_TEXT, _TEXT), _MOMENTS, partial(date_spans.parsed, is_strict=False)),
+        "parse_moment": ComputedFunction(
+            (_TEXT, _TEXT), _MOMENTS, partial(date_spans.compute_strptime, is_strict=True)
+        ),
+        "try_parse_moment": ComputedFunction(
+            (_TEXT, _TEXT), _MOMENTS, partial(date_spans.compute_strptime, is_strict=False)
+        ),
         "typeof": ComputedFunction((_ANY,), pa.utf8(), _type_names),
         "bit_count": ComputedFunction((_INTEGER,), pa.int32(), _bit_counts),
         "len": ComputedFunction((_COUNTED,), pa.int64(), _length),
         "extract_regex": ComputedFunction(
-            (_TEXT, _TEXT, _WHOLE), pa.utf8(), lambda columns: _by_pattern(columns, _extracted, pa.utf8())
+            (_TEXT, _TEXT, _WHOLE), pa.utf8(), lambda columns: _by_pattern(columns, _extract, pa.utf8())
         ),
         "extract_all_regex": ComputedFunction(
             (_TEXT, _TEXT, _WHOLE),
@@ -581,14 +585,14 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "format_text": ComputedFunction(
             (_TEXT, _PRINTED),
             pa.utf8(),
-            partial(_written, lambda pattern, row: pattern.format(*row)),
+            partial(_format_values, lambda pattern, row: pattern.format(*row)),
             repeats=True,
             grows=True,
         ),
         "print_text": ComputedFunction(
             (_TEXT, _PRINTED),
             pa.utf8(),
-            partial(_written, lambda pattern, row: pattern % tuple(row)),
+            partial(_format_values, lambda pattern, row: pattern % tuple(row)),
             repeats=True,
             grows=True,
         ),

@@ -17,9 +17,9 @@ _ARITHMETIC = frozenset("+-*/%")
 def concatenation_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits (start, stop, new text) that put brackets around the operands of `||` that are sums or products.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT 'a' || b + c * 2 || d, e % 3 || f FROM t"
-    >>> edited(text, concatenation_edits(tokenize(text)))
+    >>> edit_text(text, concatenation_edits(tokenize(text)))
     "SELECT 'a' || (b + c * 2) || d, (e % 3) || f FROM t"
     """
     places = [at for at in range(1, len(tokens) - 1) if _is_concatenation(tokens, at)]

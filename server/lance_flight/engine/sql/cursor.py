@@ -169,7 +169,7 @@ class Cursor:
             self.at += 1
         return self.source(start, self.at)
 
-    def bracketed(self) -> str:
+    def read_bracket(self) -> str:
         """Read a bracket with its content."""
         start, depth = self.at, 1
         self.expect("(")

@@ -93,7 +93,7 @@ def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
         units = pc.utf8_lower(columns[0]).dictionary_encode()
         for number, unit in enumerate(units.dictionary.to_pylist()):
             among = ~is_null & (units.indices.fill_null(-1).to_numpy(zero_copy_only=False) == number)
-            starts[among] = _truncated(ticks[among], unit, moments.type)
+            starts[among] = _truncate(ticks[among], unit, moments.type)
     else:
         strides = np.frombuffer(columns[0].buffers()[1], _PARTS)[columns[0].offset :][: len(ticks)]
         origins = (
@@ -102,7 +102,7 @@ def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
             else np.zeros_like(ticks)
         )
         among = ~is_null
-        starts[among] = _binned(ticks[among], strides[among], origins[among], moments.type)
+        starts[among] = _bin(ticks[among], strides[among], origins[among], moments.type)
     if (starts > ticks)[~is_null].any():
         raise SqlError(f"{word} gives a moment before the first one of {moments.type}")
     return pa.array(starts, mask=is_null).cast(_integers(moments.type)).view(moments.type)
@@ -118,7 +118,7 @@ def _ticks(moments: pa.Array) -> Integers:
     )
 
 
-def _truncated(ticks: Integers, unit: str, kind: pa.DataType) -> Integers:
+def _truncate(ticks: Integers, unit: str, kind: pa.DataType) -> Integers:
     per_second, zone = TICKS[kind.unit], UTC if types.is_time(kind) else zone_of(kind) or UTC
     if unit not in {*_SECONDS, *_FRACTIONS, *_MONTHS} or (unit in _ON_THE_CLOCK and types.is_time(kind)):
         expected = ", ".join([*reversed(_FRACTIONS), *reversed(_SECONDS), *reversed(_MONTHS)])
@@ -157,7 +157,7 @@ def _instants(local: Integers, zone: Zone) -> Integers:
     return np.asarray(np.where(is_first, before, after))
 
 
-def _binned(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind: pa.DataType) -> Integers:
+def _bin(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind: pa.DataType) -> Integers:
     months, days, nanoseconds = (strides[part] for part in ("months", "days", "nanoseconds"))
     is_mixed = (months != 0) & ((days != 0) | (nanoseconds != 0))
     is_small = (np.abs(days) < _FEW_DAYS).all() and (np.abs(nanoseconds) < _NANOSECONDS * _DAY).all()

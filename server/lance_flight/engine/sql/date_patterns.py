@@ -51,9 +51,9 @@ _QUOTED = re.compile(r'"([^"]*)"')
 def date_pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write the patterns of to_char for DataFusion; `Unsupported` for one that has no other form.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT to_char(ts, 'YYYY-MM-DD HH24:MI'), to_char(ts, '%Y')"
-    >>> edited(text, date_pattern_edits(tokenize(text)))
+    >>> edit_text(text, date_pattern_edits(tokenize(text)))
     "SELECT to_char(ts, coalesce('%Y-%m-%d %H:%M', 'YYYY-MM-DD HH24:MI')), to_char(ts, '%Y')"
     """
     return [
@@ -91,10 +91,10 @@ def _patterns(tokens: Sequence[Token]) -> Iterator[Token]:
 def strftime_of(pattern: str) -> str:
     """Return a pattern in strftime's letters."""
     texts = _QUOTED.split(pattern)
-    return "".join(text if place % 2 else _unquoted(text, pattern) for place, text in enumerate(texts))
+    return "".join(text if place % 2 else _unquote(text, pattern) for place, text in enumerate(texts))
 
 
-def _unquoted(text: str, pattern: str) -> str:
+def _unquote(text: str, pattern: str) -> str:
     def part(found: re.Match[str]) -> str:
         word = found[0].upper()
         if word in _PADDED:

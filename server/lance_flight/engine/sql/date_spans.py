@@ -73,7 +73,7 @@ def _last_days(months: Integers) -> Integers:
     return first_days(months + 1) - first_days(months)
 
 
-def _crossed(unit: str, a: pa.Array, b: pa.Array) -> Integers:
+def _count_starts(unit: str, a: pa.Array, b: pa.Array) -> Integers:
     """Return the starts of a unit between moments."""
     if unit in _COUNTED and getattr(a.type, "tz", None) is None is getattr(b.type, "tz", None):
         moments = (moments_as(each, MICROSECONDS) for each in (a, b))
@@ -118,29 +118,31 @@ def _spans(compute: Callable[[str, pa.Array, pa.Array], Integers], columns: Sequ
     missing = _nulls(columns)
     unit = columns[0][0].as_py() if len(columns[0]) else None
     if unit is not None and pc.all(pc.equal(columns[0], unit)).as_py() and not columns[0].null_count:
-        return pa.array(_known(compute, unit, columns[1:]), mask=missing)
+        return pa.array(_known_value(compute, unit, columns[1:]), mask=missing)
     units, counts = columns[0].dictionary_encode(), np.zeros(len(columns[0]), np.int64)
     codes = units.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     for number, unit in enumerate(units.dictionary.to_pylist()):
         among = codes == number
-        counts[among] = _known(compute, unit, [column.filter(pa.array(among)) for column in columns[1:]])
+        counts[among] = _known_value(compute, unit, [column.filter(pa.array(among)) for column in columns[1:]])
     return pa.array(counts, mask=missing)
 
 
-def _known(compute: Callable[[str, pa.Array, pa.Array], Integers], unit: str, columns: Sequence[pa.Array]) -> Integers:
+def _known_value(
+    compute: Callable[[str, pa.Array, pa.Array], Integers], unit: str, columns: Sequence[pa.Array]
+) -> Integers:
     if unit not in _MONTHS and unit not in _SIZES:
         raise SqlError(f"date_diff knows no unit {unit!r}; expected {', '.join([*_MONTHS, *_SIZES])}")
     return compute(unit, *columns)
 
 
-def crossed(columns: Sequence[pa.Array]) -> pa.Array:
+def compute_date_diff(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute date_diff.
 
     >>> days = [pa.array([datetime(2024, 1, 31)]), pa.array([datetime(2024, 2, 1)])]
-    >>> crossed([pa.array(["month"]), *days]).to_pylist(), spans([pa.array(["month"]), *days]).to_pylist()
+    >>> compute_date_diff([pa.array(["month"]), *days]).to_pylist(), spans([pa.array(["month"]), *days]).to_pylist()
     ([1], [0])
     """
-    return _spans(_crossed, columns)
+    return _spans(_count_starts, columns)
 
 
 def spans(columns: Sequence[pa.Array]) -> pa.Array:
@@ -191,16 +193,16 @@ def since_1970(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
     if types.is_integer(column.type):
         return pc.multiply_checked(column.cast(pa.int64()), _SECOND // per_second).view(MICROSECONDS)
     if types.is_timestamp(column.type) and TICKS[column.type.unit] >= per_second:
-        return _divided(column.view(pa.int64()), TICKS[column.type.unit] // per_second)
+        return _divide(column.view(pa.int64()), TICKS[column.type.unit] // per_second)
     micros = pa.array(_microseconds(column, is_local=False), mask=_nulls(columns))
     return (
-        _divided(micros, _SECOND // per_second)
+        _divide(micros, _SECOND // per_second)
         if per_second <= _SECOND
         else pc.multiply_checked(micros, per_second // _SECOND)
     )
 
 
-def _divided(column: pa.Array, size: int) -> pa.Array:
+def _divide(column: pa.Array, size: int) -> pa.Array:
     return pa.array(column.fill_null(0).to_numpy() // size, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
@@ -235,7 +237,7 @@ def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:
     return pa.array(micros, mask=missing).view(MICROSECONDS)
 
 
-def parsed(columns: Sequence[pa.Array], *, is_strict: bool) -> pa.Array:
+def compute_strptime(columns: Sequence[pa.Array], *, is_strict: bool) -> pa.Array:
     """Compute strptime of texts and patterns; `SqlError` for another text, or NULL where it is not strict.
 
     Arrow reads texts of one pattern without fractions and zones. It makes the first of March of the 30th of February: moments that may

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_DEPTH = 32
@@ -108,12 +108,12 @@ def _arguments(call: str, tokens: Sequence[Token]) -> list[str]:
 _Write = Callable[[str, Sequence[str]], str]
 
 
-def _checked(template: str, counts: tuple[int, ...], name: str, arguments: Sequence[str]) -> str:
+def _check(template: str, counts: tuple[int, ...], name: str, arguments: Sequence[str]) -> str:
     if len(arguments) not in counts:
         expected = " or ".join(map(str, counts))
         raise SqlError(f"{{fn {name}(…)}} has {len(arguments)} arguments; expected {expected}")
     # One pass: an argument may have braces of its own.
-    return edited(template, [(at, at + 2, arguments[int(template[at + 1])]) for at in _marks(template)])
+    return edit_text(template, [(at, at + 2, arguments[int(template[at + 1])]) for at in _marks(template)])
 
 
 def _marks(template: str) -> list[int]:
@@ -122,14 +122,14 @@ def _marks(template: str) -> list[int]:
 
 def _as(template: str, *counts: int) -> _Write:
     """Write a function by a template with `#0`, `#1` … for its arguments."""
-    return partial(_checked, template, counts or (len(set(_numbers(template))),))
+    return partial(_check, template, counts or (len(set(_numbers(template))),))
 
 
 def _numbers(template: str) -> list[str]:
     return [template[at + 1] for at in _marks(template)]
 
 
-def _renamed(to: str) -> _Write:
+def _rename(to: str) -> _Write:
     return lambda _, arguments: f"{to}({', '.join(arguments)})"
 
 
@@ -214,10 +214,10 @@ _FUNCTIONS: Mapping[str, _Write] = MappingProxyType(
         "CURRENT_TIMESTAMP": _as("now()", 0, 1),
         "TIMESTAMPADD": _timestamp_add,
         "TIMESTAMPDIFF": _timestamp_diff,
-        "LENGTH": _renamed("character_length"),
-        "TRUNCATE": _renamed("trunc"),
+        "LENGTH": _rename("character_length"),
+        "TRUNCATE": _rename("trunc"),
         "RAND": _as("random()", 0, 1),
-        "LOG": _renamed("ln"),
+        "LOG": _rename("ln"),
         "USER": _as("current_user", 0),
         "CONVERT": _convert,
     }

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lance_flight.engine.sql.clause_words import QUERIES
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, folded, literals, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, fold_name, literals, tokenize
 
 DOUBLE, REAL = " - (-0.0)", " - CAST(-0.0 AS REAL)"
 """What removes the sign of a zero, by the type of a column."""
@@ -58,7 +58,7 @@ def without_signed_zeros(
     closing = closing_places(tokens)
     edits = _second_arguments(tokens, closing, columns)
     for place in _keys(tokens, closing):
-        name = folded(tokens[place])
+        name = fold_name(tokens[place])
         if tokens[place].kind in {Kind.WORD, Kind.NAME} and name in columns:
             edits.append((tokens[place].stop, tokens[place].stop, columns[name]))
             edits += _other_argument(tokens, place, closing, columns[name])
@@ -71,7 +71,7 @@ def without_signed_zeros(
         is_compared = _is_compared(tokens, place, columns) or (is_any and _are_doubles(items, values))
         if is_compared and _has_zero(items, values):
             edits.append((tokens[closed].start, tokens[closed].start, _BOTH_ZEROS))
-    return edited(sql, edits)
+    return edit_text(sql, edits)
 
 
 def without_unsigned(name: str) -> str:
@@ -112,9 +112,9 @@ def _second_arguments(tokens: Sequence[Token], closing: Mapping[int, int], colum
             while tokens[first - 1].is_sign("."):
                 first -= 2
             compared = _name(tokens, place + 2)
-            is_column = tokens[compared + 1].is_sign(",") and folded(tokens[compared]) in columns
-            if tokens[first - 1].is_sign(",") and folded(tokens[last]) in columns and not is_column:
-                edits.append((tokens[last].stop, tokens[last].stop, columns[folded(tokens[last])]))
+            is_column = tokens[compared + 1].is_sign(",") and fold_name(tokens[compared]) in columns
+            if tokens[first - 1].is_sign(",") and fold_name(tokens[last]) in columns and not is_column:
+                edits.append((tokens[last].stop, tokens[last].stop, columns[fold_name(tokens[last])]))
     return edits
 
 
@@ -169,16 +169,16 @@ def _member_edits(tokens: Sequence[Token], place: int, closed: int, columns: Map
     if not members or compared.kind not in {Kind.WORD, Kind.NAME, Kind.NUMBER} or compared.word == "END":
         return []
     return [
-        (token.stop, token.stop, columns[folded(token)])
+        (token.stop, token.stop, columns[fold_name(token)])
         for token in [compared, *members]
-        if token.kind is not Kind.NUMBER and folded(token) in columns
+        if token.kind is not Kind.NUMBER and fold_name(token) in columns
     ]
 
 
 def _is_compared(tokens: Sequence[Token], place: int, columns: Collection[str]) -> bool:
     """Return whether a column alone is compared with the list of the IN at a place."""
     last = place - 1 - (tokens[place - 1].word == "NOT")
-    return last >= 0 and tokens[last].kind in {Kind.WORD, Kind.NAME} and folded(tokens[last]) in columns
+    return last >= 0 and tokens[last].kind in {Kind.WORD, Kind.NAME} and fold_name(tokens[last]) in columns
 
 
 def _are_doubles(items: Sequence[Token], values: Mapping[str, object]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token, closing_places, edited, literals, tokenize
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token, closing_places, edit_text, literals, tokenize
 
 _FIRST, _LAST = 1678, 2261
 """The years that nanoseconds reach from beginning to end."""
@@ -36,11 +36,11 @@ def with_hidden_calls(sql: str, parameters: pa.RecordBatch | None) -> str:
     closing = closing_places(tokens)
     edits: list[Edit] = []
     for start, stop, is_year in _calls(tokens, closing):
-        compared = list(_compared(tokens, start, stop, closing))
+        compared = list(_compared_tokens(tokens, start, stop, closing))
         if any(_is_distant(token, columns) for token in compared) if is_year else compared:
             first, last = tokens[start].start, tokens[stop].stop
             edits += [(first, first, "nullif("), (last, last, ", -2147483648)" if is_year else ", NULL)")]
-    return edited(sql, edits)
+    return edit_text(sql, edits)
 
 
 def _calls(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[tuple[int, int, bool]]:
@@ -57,7 +57,7 @@ def _calls(tokens: Sequence[Token], closing: Mapping[int, int]) -> Iterator[tupl
             yield place, stop, False
 
 
-def _compared(tokens: Sequence[Token], start: int, stop: int, closing: Mapping[int, int]) -> Iterator[Token]:
+def _compared_tokens(tokens: Sequence[Token], start: int, stop: int, closing: Mapping[int, int]) -> Iterator[Token]:
     """Yield the tokens that a call is compared with."""
     before = start - 1
     while before >= 0 and tokens[before].text in _COMPARISONS:

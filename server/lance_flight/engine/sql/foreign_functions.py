@@ -26,12 +26,12 @@ def function_advice(name: str) -> str:
         return f"; write {advice()[word]}"
     if word in macros():  # where the words are DataFusion's: in what is stored of partition fields
         return f"; write {macros()[word][0].body}"
-    near = nearest(word, _known() - {word}, _ALIKE)
+    near = nearest(word, _look_up() - {word}, _ALIKE)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 @cache
-def _known() -> frozenset[str]:
+def _look_up() -> frozenset[str]:
     return frozenset(str(row["routine_name"]) for row in routines())
 
 

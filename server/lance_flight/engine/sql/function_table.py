@@ -93,7 +93,7 @@ def _interval(text: str) -> str:
     return "3 months" if unit == "quarter" else f"1 {unit}"
 
 
-def _truncated(text: str) -> str:
+def _truncate(text: str) -> str:
     if text.lower() not in _UNITS or _UNITS[text.lower()] not in {"year", "quarter", "month", "week"}:
         raise NotTaken(f"knows no unit {text!r}; expected year, quarter, month or week")
     return _UNITS[text.lower()]
@@ -199,7 +199,7 @@ _READERS: Mapping[str, Read] = MappingProxyType(
         "part": _part,
         "interval": _interval,
         "even": _even,
-        "trunc": _truncated,
+        "trunc": _truncate,
         "days": partial(_width, of_months=False),
         "months": partial(_width, of_months=True),
         "step": _step,

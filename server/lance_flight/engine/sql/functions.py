@@ -15,7 +15,7 @@ from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig,
 
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.plan_messages import plain_message
-from lance_flight.engine.sql.positions import located, with_sent_position
+from lance_flight.engine.sql.positions import translate_positions, with_sent_position
 from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.tokens import STRINGS
@@ -295,7 +295,7 @@ def _plan_over(query: str, source: pa.RecordBatch, expression: str, *, has_macro
     """Plan a query over one batch, called `source`; positions in errors are those of the expression in it."""
     context = inner_context()
     context.register_record_batches("source", [[source]])
-    with located(expression, query):
+    with translate_positions(expression, query):
         calls = TypedCalls.of(for_datafusion(query, has_macros=has_macros))
 
     def plan(sql: str) -> DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.engine.sql.bounds import CLAUSES
-from lance_flight.engine.sql.tokens import RUNS, STRINGS, Kind, Token, folded, literals
+from lance_flight.engine.sql.tokens import RUNS, STRINGS, Kind, Token, fold_name, literals
 from lance_flight.errors import LimitExceeded
 
 MOST_BYTES = 1 << 30
@@ -181,7 +181,7 @@ class _Statement:
         elif token.kind in (Kind.WORD, Kind.NAME):
             level.names += 1
             if level.clause == "FROM" and self._named:
-                level.base = max(level.base, self._named.get(folded(token), 1))
+                level.base = max(level.base, self._named.get(fold_name(token), 1))
 
     def growth(self) -> int:
         """Return the growth of the whole statement, once all tokens were read."""
@@ -212,4 +212,4 @@ def _name(tokens: Sequence[Token], place: int) -> str:
         at -= 1
     if at < 1 or tokens[at].word != "AS" or tokens[at - 1].kind not in (Kind.WORD, Kind.NAME):
         return ""
-    return folded(tokens[at - 1])
+    return fold_name(tokens[at - 1])

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from lance_flight.engine.sql.clause_words import AFTER_FROM, BEFORE_WILDCARD, QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.clauses import read_version, versioned_name
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Point, quoted
+from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Point, quote_parts
 from lance_flight.engine.sql.relation_places import is_alias
-from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, closing_places, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import LimitExceeded, NotFound, Unsupported
 
@@ -51,7 +51,7 @@ def with_visible_columns(sql: str, revealed: Revealed) -> str:
     'SELECT _rowid, * EXCLUDE ("_rowid") FROM t'
     """
     try:
-        return edited(sql, RelationReader(sql, revealed).edits())
+        return edit_text(sql, RelationReader(sql, revealed).edits())
     except NotFound:  # as planning will say
         return sql
 
@@ -184,9 +184,11 @@ class RelationReader(TokenPlaces):
         alias = None if version is not None else self.alias_at(behind)
         if alias is not None:  # a version may stand behind it, too
             behind, version = self.version_at(alias + 1)
-        name = folded(last) if version is None else versioned_name(folded(last), version)
+        name = fold_name(last) if version is None else versioned_name(fold_name(last), version)
         called = self.tokens[at if alias is None else alias]
-        found = _Relation(self._sql[called.start : called.stop], folded(called), self.hidden(start, at, name))
+        found = _Relation(
+            self._sql[called.start : called.stop], fold_name(called), self.hidden_columns(start, at, name)
+        )
         if alias is not None:
             select.relations.append(found)
             return behind
@@ -202,7 +204,7 @@ class RelationReader(TokenPlaces):
         alias = self.alias_at(at)
         if alias is not None:
             token = self.tokens[alias]
-            relation = _Relation(self._sql[token.start : token.stop], folded(token), relation.hidden)
+            relation = _Relation(self._sql[token.start : token.stop], fold_name(token), relation.hidden)
         select.relations.append(relation)
         return at if alias is None else alias + 1
 
@@ -212,9 +214,9 @@ class RelationReader(TokenPlaces):
         place = at + has_word
         return place if place < len(self.tokens) and (has_word or is_alias(self.tokens[place])) else None
 
-    def hidden(self, start: int, at: int, name: str) -> Sequence[str]:
+    def hidden_columns(self, start: int, at: int, name: str) -> Sequence[str]:
         """Return the hidden columns of the table whose name, at its version, has the tokens `start` to `at`."""
-        parts = [*(folded(token) for token in self.tokens[start:at:2]), name]
+        parts = [*(fold_name(token) for token in self.tokens[start:at:2]), name]
         if self.kind(at) not in {Kind.WORD, Kind.NAME} or len(parts) > QUALIFIED_PARTS:
             return ()
         if len(parts) == QUALIFIED_PARTS and parts[0] != CATALOG:
@@ -225,7 +227,7 @@ class RelationReader(TokenPlaces):
 
     def names_query(self, at: int) -> bool:
         """Return whether the name at a place is that of a query of WITH before it."""
-        return self._queries.get(folded(self.tokens[at]), at) < at
+        return self._queries.get(fold_name(self.tokens[at]), at) < at
 
     # Wildcards.
 
@@ -241,7 +243,7 @@ class RelationReader(TokenPlaces):
         by_name = {each.name: each.hidden for each in select.relations}
         for star in select.stars:
             if self.is_sign(star - 1, "."):
-                yield from self._excluding(star, by_name.get(folded(self.tokens[star - 2]), ()))
+                yield from self._excluding(star, by_name.get(fold_name(self.tokens[star - 2]), ()))
             elif len(select.relations) == 1:
                 yield from self._excluding(star, select.relations[0].hidden)
             else:
@@ -251,7 +253,7 @@ class RelationReader(TokenPlaces):
         """Yield the edit that leaves hidden columns out of a wildcard, which may leave out others already."""
         if not hidden:
             return
-        names = ", ".join(map(quoted, hidden))
+        names = ", ".join(map(quote_parts, hidden))
         if self.word_at(star + 1) != "EXCLUDE":
             place = self.tokens[star].stop
             yield place, place, f" EXCLUDE ({names})"
@@ -271,7 +273,7 @@ class RelationReader(TokenPlaces):
                 " or over what has no alias; write the columns, or a.*, b.*"
             )
         items = [
-            f"{each.alias}.*" + (f" EXCLUDE ({', '.join(map(quoted, each.hidden))})" if each.hidden else "")
+            f"{each.alias}.*" + (f" EXCLUDE ({', '.join(map(quote_parts, each.hidden))})" if each.hidden else "")
             for each in select.relations
         ]
         return self.tokens[star].start, self.tokens[star].stop, ", ".join(items)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance_flight.catalog.search.text_highlights import Highlighter, Marks
 from lance_flight.catalog.search.text_syntax import MOST_CHARACTERS, SYNTAXES, Mode, parse
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edit_text, tokenize
 from lance_flight.errors import InvalidInput, LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.index_kinds import KINDS, OptionValue
@@ -58,7 +58,7 @@ def with_highlights(sql: str, options: Mapping[str, Mapping[str, OptionValue]]) 
             placed, named = _arguments(cursor)
             # The closing bracket has been read.
             edits.append((start, tokens[cursor.at - 1].start, _in_places(placed, named, options)))
-    return edited(sql, edits)
+    return edit_text(sql, edits)
 
 
 def is_call(token: Token) -> bool:
@@ -155,7 +155,7 @@ def highlight_signature(types: Sequence[pa.DataType]) -> Sequence[pa.DataType]:
     return _TYPES[: len(types)]
 
 
-def highlighted(columns: Sequence[pa.Array]) -> pa.Array:
+def compute_highlights(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute highlights: NULL where a text, or another argument, is NULL."""
     found: list[str | None] = []
     size = 0

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.sql.checked_arithmetic import ROUNDED
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.operand_types import OPERAND, Span, named_alike, wrapped
+from lance_flight.engine.sql.operand_types import OPERAND, Span, named_alike, wrap_spans
 from lance_flight.engine.sql.text_lengths import first_of_operand
 from lance_flight.engine.sql.tokens import Kind, tokenize
 
@@ -60,7 +60,7 @@ def with_rounded_casts(
             around[span] = f"{function}(", ")"
         elif kind is not None and pa.types.is_decimal(kind) and kind.scale > 0:
             around[span] = _ROUND, "))"
-    return wrapped(text, around), rounded
+    return wrap_spans(text, around), rounded
 
 
 def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:

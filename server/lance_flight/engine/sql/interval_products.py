@@ -80,11 +80,11 @@ class _Interval:
 def interval_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that compute products of intervals and numbers.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT d + INTERVAL '1 day' * 2, d + a * INTERVAL '1 day'"
-    >>> edited(text, interval_edits(text, tokenize(text))).partition(", d + ")[0]
+    >>> edit_text(text, interval_edits(text, tokenize(text))).partition(", d + ")[0]
     "SELECT d + INTERVAL '0 months 2 days 0 nanoseconds'"
-    >>> edited(text, interval_edits(text, tokenize(text))).partition(", d + ")[2]
+    >>> edit_text(text, interval_edits(text, tokenize(text))).partition(", d + ")[2]
     "CAST(CAST(CAST((a) * 1 AS DECIMAL(38, 15)) AS VARCHAR) || ' days' AS INTERVAL)"
     """
     if not any(token.word == "INTERVAL" for token in tokens):

@@ -63,7 +63,7 @@ _READER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constan
 
 
 def _as_text(value: Any) -> str | None:
-    return value if value is None or type(value) is str else _written(value)
+    return value if value is None or type(value) is str else _write(value)
 
 
 def _as_integer(value: Any) -> int | None:
@@ -95,14 +95,14 @@ def _as_boolean(value: Any) -> bool | None:
 _BOOLEANS = MappingProxyType({"true": True, "false": False})
 
 
-def _written(value: Any) -> str:
+def _write(value: Any) -> str:
     """Return the text of a value as Lance writes it."""
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, list):
-        return f"[{','.join(map(_written, value))}]"
+        return f"[{','.join(map(_write, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_written(key)}:{_written(inner)}' for key, inner in sorted(value.items()))}}}"
+        return f"{{{','.join(f'{_write(key)}:{_write(inner)}' for key, inner in sorted(value.items()))}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -132,7 +132,7 @@ def _key_steps(key: str) -> tuple[Step, ...]:
 _MISSING = object()
 
 
-def _found(value: Any, steps: Sequence[Step]) -> Any:
+def _find(value: Any, steps: Sequence[Step]) -> Any:
     for step in steps:
         if isinstance(value, dict) and isinstance(step, str):
             value = value.get(step, _MISSING)
@@ -199,7 +199,7 @@ _FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
         "json_get_int": (pa.int64(), _KEY, partial(_value, _as_integer)),
         "json_get_float": (pa.float64(), _KEY, partial(_value, _as_number)),
         "json_get_bool": (pa.bool_(), _KEY, partial(_value, _as_boolean)),
-        "json_extract": (pa.utf8(), _PATH, partial(_value, _written)),
+        "json_extract": (pa.utf8(), _PATH, partial(_value, _write)),
         "json_exists": (pa.bool_(), _PATH, _exists),
         "json_extract_string": (pa.utf8(), _PATH, partial(_value, _as_text)),
         "json_array_length": (pa.int64(), _PATH, partial(_value, _length)),
@@ -241,7 +241,7 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
             values = [None if text is None else convert(text) for text in texts]
         else:
             values = [
-                None if text is None or each is None else convert(_found(_read(text), steps_of(each)))
+                None if text is None or each is None else convert(_find(_read(text), steps_of(each)))
                 for text, each in zip(texts, columns[1].to_pylist(), strict=True)
             ]
     except RecursionError as exc:
@@ -302,11 +302,11 @@ def _values_of_part(
     lines = pa.concat_arrays([pc.binary_join_element_wise(texts, "", "\n")])
     data = lines.buffers()[2]
     if word in _TEXTS and all(isinstance(step, str) for step in steps):
-        found = _decoded(data, len(texts), steps, str)
+        found = _decode_values(data, len(texts), steps, str)
         if found is not None:
             return found
     keys = tuple(takewhile(lambda step: isinstance(step, str), steps))
-    raws = _decoded(data, len(texts), keys, msgspec.Raw)
+    raws = _decode_values(data, len(texts), keys, msgspec.Raw)
     if raws is None:
         return None
     if word == "json_valid":
@@ -315,13 +315,13 @@ def _values_of_part(
     of_text = None if rest else _OF_TEXT.get(word)
     if of_text is not None:
         return [of_text(bytes(raw)) if raw else convert(_MISSING) for raw in raws]
-    return [convert(_found(_of_raw(bytes(raw)), rest) if raw else _MISSING) for raw in raws]
+    return [convert(_find(_of_raw(bytes(raw)), rest) if raw else _MISSING) for raw in raws]
 
 
 _TEXTS = frozenset(["json_extract_string", "json_get_string"])
 
 
-def _decoded(data: pa.Buffer, count: int, keys: Sequence[Step], leaf: Any) -> list[Any] | None:
+def _decode_values(data: pa.Buffer, count: int, keys: Sequence[Step], leaf: Any) -> list[Any] | None:
     """Return what stands at some keys of each document of lines, None for what is not there; None for a line that has it not so."""
     try:
         found: list[Any] = _decoder(tuple(keys), leaf).decode_lines(data)
@@ -353,10 +353,10 @@ def _of_raw(text: bytes) -> Any:
     return msgspec.json.decode(text) if first == b'"' else _Number(text.decode())
 
 
-def _rewritten(text: bytes) -> str:
+def _write_value(text: bytes) -> str:
     """Return the text of a value as Lance writes it."""
     if _NOT_AS_WRITTEN.search(text) is not None:
-        return _written(_of_raw(text))
+        return _write(_of_raw(text))
     if text[:1] in b"{[":
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
     return text.decode()
@@ -368,7 +368,7 @@ _SIGNS = MappingProxyType(
 )
 _OF_TEXT: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
     {
-        "json_extract": _rewritten,
+        "json_extract": _write_value,
         "json_exists": lambda _: True,
         "json_array_length": lambda text: len(_LIST.decode(text)) if text.startswith(b"[") else 0,
         "json_keys": lambda text: list(_OBJECT.decode(text)) if text.startswith(b"{") else [],
@@ -384,9 +384,9 @@ _TEXT, _VALUE = "->>", "->"
 def json_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     r"""Return the edits that write `->>`, and each `->` that leads to one, as calls.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT v.doc->'a b'->0->>'c' = $1 FROM v"
-    >>> edited(text, json_edits(text, tokenize(text)))
+    >>> edit_text(text, json_edits(text, tokenize(text)))
     'SELECT json_get_string(json_extract(json_extract(v.doc,\'$["a b"]\'),\'$[0]\'),\'c\') = $1 FROM v'
     """
     if _VALUE not in text:

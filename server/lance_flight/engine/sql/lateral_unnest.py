@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lance_flight.engine.sql.comparisons import OperandsOfText
-from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, folded
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, fold_name
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 _QUERIES = frozenset(["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
@@ -64,9 +64,9 @@ class _Query:
 def unnest_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that unnest lists of a table within a query of that table.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT t.id, x.n FROM t, unnest(t.list) AS x(n) WHERE n > 1"
-    >>> edited(text, unnest_edits(text, tokenize(text)))
+    >>> edit_text(text, unnest_edits(text, tokenize(text)))
     'SELECT t.id, "t"."n" FROM (SELECT "t".*, unnest(t.list) AS "n" FROM t) AS "t" WHERE n > 1'
     """
     if not any(token.word == "UNNEST" for token in tokens):
@@ -139,7 +139,7 @@ class _Reader(OperandsOfText):
             at += 1
         is_unnest = self.word_at(at) == "UNNEST" and self.is_sign(at + 1, "(")
         opening = at + 1 if is_unnest else at
-        name, columns, stop = self._named(self._source_end(opening))
+        name, columns, stop = self._name_of_item(self._source_end(opening))
         if not (is_unnest and tables and any(map(self._is_column, range(opening + 1, self.partners.get(opening, 0))))):
             tables.append(_Table(start, stop, name, join, is_unnest))
             return stop
@@ -166,17 +166,17 @@ class _Reader(OperandsOfText):
             at = max(at, self.partners.get(at, at)) + 1
         return at
 
-    def _named(self, at: int) -> tuple[str | None, list[str], int]:
+    def _name_of_item(self, at: int) -> tuple[str | None, list[str], int]:
         """Return the name of the item of FROM that ends before a token, those of its columns, and the token after its alias."""
-        name = None if self.is_sign(at - 1, ")") else folded(self.tokens[at - 1])
+        name = None if self.is_sign(at - 1, ")") else fold_name(self.tokens[at - 1])
         has_as = self.word_at(at) == "AS"
         if has_as or (self.kind(at) in {Kind.WORD, Kind.NAME} and self.word_at(at) not in _NO_ALIAS):
             at += has_as
-            name, at = folded(self.tokens[min(at, len(self.tokens) - 1)]), at + 1
+            name, at = fold_name(self.tokens[min(at, len(self.tokens) - 1)]), at + 1
         if name is None or not self.is_sign(at, "("):
             return name, [], at
         closing = self.partners.get(at, at)
-        return name, [folded(each) for each in self.tokens[at + 1 : closing] if not each.is_sign(",")], closing + 1
+        return name, [fold_name(each) for each in self.tokens[at + 1 : closing] if not each.is_sign(",")], closing + 1
 
     def _after_condition(self, at: int, join: frozenset[str]) -> int:
         """Return the token after the condition of a join with unnest, which is true."""
@@ -220,7 +220,7 @@ class _Reader(OperandsOfText):
     def _owner(self, tables: Sequence[_Table], unnest: _Unnest) -> _Table:
         """Return the one table whose columns the argument of unnest names."""
         named = {
-            folded(self.tokens[at])
+            fold_name(self.tokens[at])
             for at in range(unnest.first, unnest.last)
             if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".") and self.kind(at) in {Kind.WORD, Kind.NAME}
         }
@@ -263,15 +263,15 @@ class _Reader(OperandsOfText):
         self, at: int, found: Mapping[str, tuple[_Table, _Unnest]], wrapped: Mapping[str | None, _Table]
     ) -> None:
         """Rewrite a name like `x.n` of an unnested column, or `t.*` of the table that it is unnested beside."""
-        name = folded(self.tokens[at])
+        name = fold_name(self.tokens[at])
         if name in found:
             table, unnest = found[name]
-            if not self.is_sign(at + 2, "*") and folded(self.tokens[at + 2]) not in {unnest.column, "unnest"}:
+            if not self.is_sign(at + 2, "*") and fold_name(self.tokens[at + 2]) not in {unnest.column, "unnest"}:
                 raise SqlError(f"No field named {name}.{self.text(at + 2)}; the column of {name} is {unnest.column}")
-            column = f"{quoted(table.name or '')}.{quoted(unnest.column)}"
+            column = f"{quote_parts(table.name or '')}.{quote_parts(unnest.column)}"
             self.edits.append((self.tokens[at].start, self.tokens[at + 2].stop, column))
         elif name in wrapped and self.is_sign(at + 2, "*"):
-            without = ", ".join(quoted(each.column) for each in wrapped[name].unnested)
+            without = ", ".join(quote_parts(each.column) for each in wrapped[name].unnested)
             stop = self.tokens[at + 2].stop
             self.edits.append((stop, stop, f" EXCLUDE ({without})"))
 
@@ -283,7 +283,11 @@ class _Reader(OperandsOfText):
             if self.is_sign(at, "(") and self.first_word(at) in _QUERIES and not self._is_moved(at, found):
                 for place in range(at, closing):
                     is_bare = not self.is_sign(place + 1, ".") and not self.is_sign(place - 1, ".")
-                    if is_bare and self.kind(place) in {Kind.WORD, Kind.NAME} and folded(self.tokens[place]) in found:
+                    if (
+                        is_bare
+                        and self.kind(place) in {Kind.WORD, Kind.NAME}
+                        and fold_name(self.tokens[place]) in found
+                    ):
                         raise Unsupported(
                             f"{self.text(place)!r} is the alias of unnest, and stands in a subquery; write another alias"
                         )
@@ -296,15 +300,15 @@ class _Reader(OperandsOfText):
     def _wrap(self, table: _Table) -> None:
         """Write the query that unnests beside the columns of a table: one list within the other, since those of one list are paired."""
         opens = closes = ""
-        name = quoted(table.name or "")
+        name = quote_parts(table.name or "")
         for place, each in enumerate(table.unnested):
             argument = self.sql[self.tokens[each.first].start : self.tokens[each.last - 1].stop]
             for other in table.unnested[:place]:
-                if other.alias in {folded(self.tokens[at]) for at in range(each.first, each.last)}:
-                    argument = quoted(other.column)
+                if other.alias in {fold_name(self.tokens[at]) for at in range(each.first, each.last)}:
+                    argument = quote_parts(other.column)
             if each.is_outer:
                 argument = f"CASE WHEN cardinality({argument}) > 0 THEN {argument} ELSE [NULL] END"
-            opens = f"(SELECT {name}.*, unnest({argument}) AS {quoted(each.column)} FROM {opens}"  # noqa: S608 - planned, not run
+            opens = f"(SELECT {name}.*, unnest({argument}) AS {quote_parts(each.column)} FROM {opens}"  # noqa: S608 - planned, not run
             closes += f") AS {name}"
         start, stop = self.tokens[table.start].start, self.tokens[table.stop - 1].stop
         self.edits += [(start, start, opens), (stop, stop, closes)]

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 MOST_GROWTH = 4 << 20
@@ -170,14 +170,14 @@ class Macros:
     tables: Mapping[str, Sequence[Macro]] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
 
-    def expanded(self, text: str) -> str:
+    def expand(self, text: str) -> str:
         r"""Return a text with the body of each macro in place of its calls.
 
         >>> year = Macro.of("year(ts)", "date_part('year', ts)", {})
-        >>> Macros({"year": [year]}, lambda _: False, frozenset, lambda _: False).expanded("SELECT year(a || b) + 1 FROM t")
+        >>> Macros({"year": [year]}, lambda _: False, frozenset, lambda _: False).expand("SELECT year(a || b) + 1 FROM t")
         'SELECT date_part(\'year\', a || b) + 1 AS "year(a || b) + 1" FROM t'
         """
-        return edited(text, self.edits(text, tokenize(text)))
+        return edit_text(text, self.edits(text, tokenize(text)))
 
     def edits(self, text: str, tokens: Sequence[Token]) -> list[Edit]:
         """Return the edits that write the bodies; aggregates of PIVOT are left until it is written in their words."""
@@ -191,7 +191,7 @@ class Macros:
         keys = [range(start, stop) for start, stop, _ in names if start < stop]
         return [*(edit for edit in edits if not (keys and any(edit[0] in key for key in keys))), *names]
 
-    def explained(self, text: str, message: str) -> str:
+    def explain_missing(self, text: str, message: str) -> str:
         """Return what a message about functions that a text does not call adds: which macro calls them."""
         try:
             tokens = tokenize(text)
@@ -237,7 +237,7 @@ class _Reader(TokenPlaces):
             if token.word and any(token.text.lower() in names for names in named):
                 call = self._call(at)
                 if call is not None:
-                    self._found[at] = call.stop, self._written(call)
+                    self._found[at] = call.stop, self._write_body(call)
                     self._places.append(-at)
 
     def edits(self, first: int, stop: int) -> Iterator[Edit]:
@@ -254,7 +254,7 @@ class _Reader(TokenPlaces):
             return ""
         start, end = self.tokens[first].start, self.tokens[stop - 1].stop
         edits = [(one - start, other - start, new) for one, other, new in self.edits(first, stop)]
-        return edited(self._text[start:end], edits)
+        return edit_text(self._text[start:end], edits)
 
     # --- reading
 
@@ -282,7 +282,7 @@ class _Reader(TokenPlaces):
         self._read_arguments(call, at + 1, closed)
         self._read_suffixes(call)
         try:
-            call.chosen = self._chosen(call)
+            call.chosen = self._choose_macro(call)
         except NotTaken:
             if self._macros.is_other(name):
                 return None
@@ -357,12 +357,12 @@ class _Reader(TokenPlaces):
 
     # --- writing
 
-    def _written(self, call: _Call) -> str:
+    def _write_body(self, call: _Call) -> str:
         """Return the body of a call's macro with its arguments."""
-        macro, given = call.chosen or self._chosen(call)
+        macro, given = call.chosen or self._choose_macro(call)
         self._check_once(call, macro)
         edits = [*self._argument_edits(macro, given), *self._modifier_edits(call, macro)]
-        new = edited(macro.body, edits)
+        new = edit_text(macro.body, edits)
         self._room -= max(0, len(new) - sum(map(len, given.values())))
         if self._room < 0:
             raise LimitExceeded(
@@ -371,28 +371,28 @@ class _Reader(TokenPlaces):
             )
         return new if macro.is_one_call else f"({new})"
 
-    def _chosen(self, call: _Call) -> tuple[Macro, dict[str, str]]:
+    def _choose_macro(self, call: _Call) -> tuple[Macro, dict[str, str]]:
         """Return the macro that takes the arguments of a call, and what stands for each of its parameters."""
-        refusal: SqlError = NotTaken(f"takes {self._taken(call)}, got {len(call.arguments)} arguments")
+        refusal: SqlError = NotTaken(f"takes {self._take_arguments(call)}, got {len(call.arguments)} arguments")
         for macro in call.macros:
             if len(call.arguments) in macro.counts and (macro.within is None or call.within is not None):
                 try:
-                    return macro, self._given(call, macro)
+                    return macro, self._given_arguments(call, macro)
                 except NotTaken as exc:
                     refusal = exc
                 except (SqlError, Unsupported) as exc:
                     raise self._error(call, str(exc)) from exc
         raise self._error(call, str(refusal), type(refusal))
 
-    def _taken(self, call: _Call) -> str:
+    def _take_arguments(self, call: _Call) -> str:
         return " or ".join(dict.fromkeys(signature_of(macro).removeprefix(macro.name) for macro in call.macros))
 
-    def _given(self, call: _Call, macro: Macro) -> dict[str, str]:
+    def _given_arguments(self, call: _Call, macro: Macro) -> dict[str, str]:
         given: dict[str, str] = {}
         places = iter(call.arguments)
         for parameter in macro.parameters:
             if parameter.is_rest:
-                given[parameter.name] = ", ".join(self._named(*place) for place in places)
+                given[parameter.name] = ", ".join(self._read_named(*place) for place in places)
                 continue
             place = next(places, None)
             if place is None:
@@ -412,7 +412,7 @@ class _Reader(TokenPlaces):
             call.modifiers.order = call.modifiers.order or self._between(*call.within)
         return given
 
-    def _named(self, first: int, stop: int) -> str:
+    def _read_named(self, first: int, stop: int) -> str:
         """Return an argument; one with a name (`a := 1`, `a => 1`) as its name, a comma and its value."""
         for sign, length in ((":", 2), ("=", 2)):
             follows = self.text(first + 2) in {"=", ">"}
@@ -459,7 +459,7 @@ class _Reader(TokenPlaces):
                 new = text_literal(given[name])
             else:
                 rest = any(each.is_rest and each.name == name for each in macro.parameters)
-                new = given[name] if rest or _is_argument(tokens, at) else _bracketed(given[name])
+                new = given[name] if rest or _is_argument(tokens, at) else _bracket(given[name])
             yield token.start, token.stop, new
 
     def _modifier_edits(self, call: _Call, macro: Macro) -> Iterator[Edit]:
@@ -507,14 +507,14 @@ class _Reader(TokenPlaces):
             if token.word != "SELECT" or self.is_name(at):
                 continue
             named: dict[tuple[str, ...], str] = {}
-            for item in map(_trimmed, items(self.tokens, at + 1)):
+            for item in map(_trim_item, items(self.tokens, at + 1)):
                 first = bisect_left(spans, item[0].start) if item else len(spans)
                 is_expanded = first < len(spans) and spans[first] < item[-1].stop
                 if not is_expanded or not is_without_alias(item) or is_wildcard(item) or _is_query(item):
                     continue
                 name = _CASTS.sub(" ", self._text[item[0].start : item[-1].stop])
                 named[_key(item)] = name
-                yield item[-1].stop, item[-1].stop, f" AS {quoted(name)}"
+                yield item[-1].stop, item[-1].stop, f" AS {quote_parts(name)}"
             if named and self.word_at(at + 1) == "DISTINCT":
                 yield from self._keys(at, named)
 
@@ -528,7 +528,7 @@ class _Reader(TokenPlaces):
                         key.pop()
                     name = named.get(_key(key))
                     if name is not None:
-                        yield key[0].start, key[-1].stop, quoted(name)
+                        yield key[0].start, key[-1].stop, quote_parts(name)
                 return
             at = self._closing.get(at, at) + 1
 
@@ -552,7 +552,7 @@ def _key(item: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.word or token.text for token in item)
 
 
-def _trimmed(item: list[Token]) -> list[Token]:
+def _trim_item(item: list[Token]) -> list[Token]:
     """Return a select item without what stands before and behind its expression."""
     if item and item[0].word == "ON" and len(item) > 1 and item[1].is_sign("("):
         item = item[closing_places(item).get(1, 0) + 1 :]
@@ -584,7 +584,7 @@ def _is_argument(tokens: Sequence[Token], at: int) -> bool:
     )
 
 
-def _bracketed(text: str) -> str:
+def _bracket(text: str) -> str:
     return text if _ONE_TOKEN.fullmatch(text) else f"({text})"
 
 

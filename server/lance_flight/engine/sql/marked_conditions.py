@@ -15,10 +15,10 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, OperandsOfText
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.routines import is_aggregate, volatile_functions
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, fold_name, tokenize
 
 _CLAUSES = frozenset(
     ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH"]
@@ -91,7 +91,7 @@ WHERE "$in.1" IS NOT DISTINCT FROM (k IN (SELECT a FROM u))
     tokens = tokenize(text)
     if any(token.word == "RECURSIVE" for token in tokens):
         return text
-    return edited(text, _Reader(text, tokens, side).read())
+    return edit_text(text, _Reader(text, tokens, side).read())
 
 
 class _Reader(OperandsOfText):
@@ -180,7 +180,7 @@ class _Reader(OperandsOfText):
                 operator -= 1
             if self.word_at(at) != "IN" and operator == at:
                 return
-            start = self.compared(operator)
+            start = self.start_of_operand(operator)
             if start >= operator:
                 return
         clause = max(block.clauses, key=lambda each: block.clauses[each])
@@ -197,10 +197,10 @@ class _Reader(OperandsOfText):
         # What is compared must not be a value of this kind itself.
         if any(second.start < first.stop for first, second in pairwise(values)):
             return []
-        aliases = {folded(item[-1]) for item in listed if item and not is_without_alias(item)}
+        aliases = {fold_name(item[-1]) for item in listed if item and not is_without_alias(item)}
         if any(not self._is_plain(each, set() if clause == "SELECT" else aliases) for clause, each in chosen_by):
             return []
-        on = self._joined(block)
+        on = self._joined_tables(block)
         marks: dict[str, tuple[_Member, bool]] = {}
         for member in values:
             is_of_group = self._is_of_group(block, member, listed)
@@ -242,11 +242,11 @@ class _Reader(OperandsOfText):
             if token.kind not in {Kind.WORD, Kind.NAME}:
                 continue
             is_call = self.is_sign(at + 1, "(")
-            if is_call and folded(token) in volatile_functions():
+            if is_call and fold_name(token) in volatile_functions():
                 return False
-            if at < member.opening and (token.word == "OVER" or folded(token) == "unnest"):
+            if at < member.opening and (token.word == "OVER" or fold_name(token) == "unnest"):
                 return False
-            if folded(token) in aliases and not self.is_sign(at - 1, ".") and not self.is_sign(at + 1, "."):
+            if fold_name(token) in aliases and not self.is_sign(at - 1, ".") and not self.is_sign(at + 1, "."):
                 return False
         return True
 
@@ -264,8 +264,8 @@ class _Reader(OperandsOfText):
             return False
         for number, item in enumerate(listed, 1):
             if item and item[0].start <= self.tokens[member.start].start < item[-1].stop:
-                keys = {key[0].text if key[0].kind is Kind.NUMBER else folded(key[0]) for key in self._keys(block)}
-                alias = None if is_without_alias(list(item)) else folded(item[-1])
+                keys = {key[0].text if key[0].kind is Kind.NUMBER else fold_name(key[0]) for key in self._keys(block)}
+                alias = None if is_without_alias(list(item)) else fold_name(item[-1])
                 return str(number) not in keys and alias not in keys
         return True
 
@@ -330,7 +330,7 @@ class _Reader(OperandsOfText):
             if not item or not any(token.start in starts for token in item) or not is_without_alias(item):
                 continue
             stop = item[-1].stop
-            yield stop, stop, f" AS {quoted(self.sql[item[0].start : stop])}"
+            yield stop, stop, f" AS {quote_parts(self.sql[item[0].start : stop])}"
 
     def _has_plain_wildcards(self, listed: Sequence[list[Token]]) -> bool:
         return all(item[-1].is_sign("*") for item in listed if item and is_wildcard(item))
@@ -344,14 +344,14 @@ class _Reader(OperandsOfText):
         for item in listed:
             if not item or not is_wildcard(item):
                 continue
-            marks = everywhere if len(item) == 1 else of_tables.get(folded(item[-3]), [])
+            marks = everywhere if len(item) == 1 else of_tables.get(fold_name(item[-3]), [])
             if marks:
                 stop = item[-1].stop
                 yield stop, stop, f" EXCLUDE ({', '.join(marks)})"
 
     # --- ON of outer joins
 
-    def _joined(self, block: _Block) -> list[tuple[_Relation, list[_Member]]]:
+    def _joined_tables(self, block: _Block) -> list[tuple[_Relation, list[_Member]]]:
         """Return the tables that conditions of outer joins are about, with these."""
         members = [member for clause, member in block.members if clause == "FROM"]
         found: list[tuple[_Relation, list[_Member]]] = []
@@ -417,7 +417,7 @@ class _Reader(OperandsOfText):
         if last <= at or self.word_at(at) == "LATERAL":
             return None
         is_named = name.kind in {Kind.WORD, Kind.NAME} and (not self.is_sign(at, "(") or self.first_word(at) in QUERIES)
-        return _Relation(at, last, folded(name) if is_named else "")
+        return _Relation(at, last, fold_name(name) if is_named else "")
 
     def _is_inside(self, start: int, place: int) -> bool:
         return any(
@@ -429,11 +429,11 @@ class _Reader(OperandsOfText):
         tables = [each for each in relations if each.name]
         words = [at for at in range(member.start, member.stop) if self.tokens[at].kind in {Kind.WORD, Kind.NAME}]
         before, within = ([at for at in words if (at > member.opening) is is_within] for is_within in (False, True))
-        own = {folded(self.tokens[at]) for at in within if not self.is_sign(at + 1, ".")}
+        own = {fold_name(self.tokens[at]) for at in within if not self.is_sign(at + 1, ".")}
         compared = {
-            folded(self.tokens[at]) for at in before if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".")
+            fold_name(self.tokens[at]) for at in before if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".")
         }
-        outer = {folded(self.tokens[at]) for at in within if self.is_sign(at + 1, ".")} - own
+        outer = {fold_name(self.tokens[at]) for at in within if self.is_sign(at + 1, ".")} - own
         about = [each for each in tables if each.name in compared | outer]
         if len(about) == 1:
             return about[0]
@@ -441,7 +441,7 @@ class _Reader(OperandsOfText):
 
     def _relation(self, relation: _Relation, members: Sequence[_Member]) -> Iterator[Edit]:
         """Yield the edits that put a query with the values in the place of a table."""
-        name = quoted(relation.name)
+        name = quote_parts(relation.name)
         start, stop = self.tokens[relation.start].start, self._stop(relation.stop)
         sources = "".join(f" CROSS JOIN {_source(member.mark)}" for member in members)
         conditions = " AND ".join(map(self._text_of, members))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.tokens import Edit, Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import Unsupported
 
 _CONDITIONS = frozenset(["WHERE", "HAVING", "ON"])
@@ -61,7 +61,7 @@ def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> lis
 
     >>> for text in ["x NOT IN (SELECT y FROM u) OR a", "NOT x IN (SELECT y FROM u)", "x IN (SELECT y FROM u) OR a"]:
     ...     text = f"SELECT 1 FROM t WHERE {text}"
-    ...     print(edited(text, membership_edits(tokenize(text))))
+    ...     print(edit_text(text, membership_edits(tokenize(text))))
     SELECT 1 FROM t WHERE (x <> ALL (SELECT y FROM u)) OR a
     SELECT 1 FROM t WHERE NOT (x = ANY (SELECT y FROM u))
     SELECT 1 FROM t WHERE x IN (SELECT y FROM u) OR a
@@ -105,7 +105,7 @@ def with_strict_memberships(text: str) -> str:
     >>> with_strict_memberships("SELECT 1 FROM t WHERE 3 NOT IN (SELECT y FROM u)")
     'SELECT 1 FROM t WHERE (3 <> ALL (SELECT y FROM u))'
     """
-    return edited(text, membership_edits(tokenize(text), is_strict=True))
+    return edit_text(text, membership_edits(tokenize(text), is_strict=True))
 
 
 def with_apart_names(text: str) -> str:
@@ -124,7 +124,7 @@ def with_apart_names(text: str) -> str:
                 (tokens[place + 2].start, tokens[place + 2].start, "SELECT * FROM ("),
                 (tokens[closed].start, tokens[closed].start, f") AS __compared_{len(edits)}"),
             ]
-    return edited(text, sorted(edits))
+    return edit_text(text, sorted(edits))
 
 
 def _memberships(operands: Operands) -> Iterator[_Membership]:
@@ -152,7 +152,7 @@ def _memberships(operands: Operands) -> Iterator[_Membership]:
         elif word == "IN" and operands.is_sign(at + 1, "(") and operands.first_word(at + 1) in QUERIES:
             is_negated = operands.word_at(at - 1) == "NOT"
             operator = at - is_negated
-            left = operands.compared(operator)
+            left = operands.start_of_operand(operator)
             is_plain = current.is_condition and _begins(operands, left)
             is_plain = is_plain and ends_condition(operands, operands.partners.get(at + 1, at + 1))
             if left < operator and at + 1 in operands.partners:

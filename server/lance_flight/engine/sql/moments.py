@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Kind, Token, edited, spelled_out
+from lance_flight.engine.sql.tokens import Kind, Token, edit_text, spelled_out
 
 _UNREAD = re.compile(r"Error parsing timestamp from '(?P<text>[^']*)'")
 _BEYOND = re.compile(r"Overflow converting (?P<moment>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) to Nanosecond")
@@ -59,7 +59,7 @@ def with_readable_moment(sql: str, message: str) -> str | None:
             edits.append(
                 (tokens[place].start, tokens[place].stop, text if beyond is None else f"CAST({text} AS TIMESTAMP(6))")
             )
-    changed = edited(sql, edits)
+    changed = edit_text(sql, edits)
     return changed if changed != sql else None
 
 

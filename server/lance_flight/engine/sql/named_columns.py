@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.sql.clause_words import AFTER_FROM, SET_OPERATORS
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.select_lists import items
-from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -58,17 +58,17 @@ def with_fields(text: str, refusal: str, columns_of: ColumnsOf) -> str | None:
     found = _NO_FIELDS.match(refusal)
     if found is None:
         return None
-    name, tokens = folded(tokenize(found["name"])[-1]), tokenize(text)
+    name, tokens = fold_name(tokenize(found["name"])[-1]), tokenize(text)
     for start in (at + 1 for at, token in enumerate(tokens) if token.word == "SELECT"):
         for item in items(tokens, start):
             is_star = len(item) > 2 and item[-1].is_sign("*") and item[-2].is_sign(".")  # noqa: PLR2004 - s, a dot and *
-            if is_star and folded(item[-3]) == name:
+            if is_star and fold_name(item[-3]) == name:
                 kind = _columns(_List(text, tokens, start).query("*"), columns_of).get(name)
                 if kind is None or not pa.types.is_struct(kind):
                     return None
                 struct = text[item[0].start : item[-3].stop]
-                fields = ", ".join(f"{struct}[{_text(field.name)}] AS {quoted(field.name)}" for field in kind)
-                return edited(text, [(item[0].start, item[-1].stop, fields)])
+                fields = ", ".join(f"{struct}[{_text(field.name)}] AS {quote_parts(field.name)}" for field in kind)
+                return edit_text(text, [(item[0].start, item[-1].stop, fields)])
     return None
 
 
@@ -92,8 +92,8 @@ def _with_one_list(text: str, columns_of: ColumnsOf) -> str | None:
         found = [item for item in items(tokens, start) if _stands_for_columns(item)]
         if not found or _SUSPECTS.search(listed.query("*")):
             continue
-        return edited(
-            text, [(item[0].start, item[-1].stop, ", ".join(listed.written(item, columns_of))) for item in found]
+        return edit_text(
+            text, [(item[0].start, item[-1].stop, ", ".join(listed.write_items(item, columns_of))) for item in found]
         )
     return None
 
@@ -153,7 +153,7 @@ class _List(TokenPlaces):
         is_word = word in AFTER_FROM | SET_OPERATORS and not self.is_name(at)
         return is_word or (self.kind(at) is Kind.SIGN and self.text(at) in {")", ";", "|"})
 
-    def written(self, item: Sequence[Token], columns_of: ColumnsOf) -> Iterator[str]:
+    def write_items(self, item: Sequence[Token], columns_of: ColumnsOf) -> Iterator[str]:
         """Yield the items that one stands for."""
         text = self._sql[item[0].start : item[-1].stop]
         star = _star(item)
@@ -166,10 +166,10 @@ class _List(TokenPlaces):
         if len({text[start:stop] for start, stop, _ in spans}) > 1:
             raise Unsupported(f"COLUMNS is read in SELECT lists, once in an item; {_WRITE}")
         inner = item[spans[0][2] + 2 : closing[spans[0][2] + 1]]
-        for name in self._chosen(inner, columns_of):
-            yield edited(text, [(start, stop, quoted(name)) for start, stop, _ in spans])
+        for name in self._choose_columns(inner, columns_of):
+            yield edit_text(text, [(start, stop, quote_parts(name)) for start, stop, _ in spans])
 
-    def _chosen(self, inner: Sequence[Token], columns_of: ColumnsOf) -> list[str]:
+    def _choose_columns(self, inner: Sequence[Token], columns_of: ColumnsOf) -> list[str]:
         """Return the columns that the argument of COLUMNS names."""
         texts = [token.text for token in inner if token.kind is Kind.STRING]
         if inner and inner[0].is_sign("*"):
@@ -198,17 +198,17 @@ class _List(TokenPlaces):
         wildcard = self._sql[item[0].start : item[star].stop]
         qualifier = wildcard[:-1]
         columns = dict.fromkeys(_columns(self.query(wildcard), columns_of), "")
-        values = {name: f"{qualifier}{quoted(name)}" for name in columns}
+        values = {name: f"{qualifier}{quote_parts(name)}" for name in columns}
         at, closing = star + 1, closing_places(item)
         while at < len(item) and (word := item[at].word) in _OPTIONS:
             closed = closing.get(at + 1)
             stop = at + (1 if word in {"EXCLUDE", "EXCEPT"} else len(("a", "AS", "b"))) if closed is None else closed
             for one in [list(item[at + 1 : stop + 1])] if closed is None else items(item, at + 2):
-                name = folded(one[0 if word != "REPLACE" else -1])
+                name = fold_name(one[0 if word != "REPLACE" else -1])
                 if name not in columns or one[-1].kind not in _NAMES or len(one) < _LEAST[word]:
                     raise SqlError(f"No field named {name}; the columns of * are {', '.join(columns)}")
                 if word == "RENAME":
-                    columns[name] = folded(one[-1])
+                    columns[name] = fold_name(one[-1])
                 elif word == "REPLACE":
                     columns[name] = name
                     values[name] = f"({self._sql[one[0].start : one[-3].stop]})"
@@ -217,7 +217,7 @@ class _List(TokenPlaces):
             at = stop + 1
         columns = dict(self._alike(item[at:], columns))
         for name, alias in columns.items():
-            yield f"{values[name]} AS {quoted(alias)}" if alias else values[name]
+            yield f"{values[name]} AS {quote_parts(alias)}" if alias else values[name]
 
     def _alike(self, rest: Sequence[Token], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         is_not, words = bool(rest) and rest[0].word == "NOT", [token.word for token in rest]

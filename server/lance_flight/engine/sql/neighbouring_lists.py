@@ -17,9 +17,9 @@ from lance_flight.engine.sql.tokens import Edit, Token
 def neighbouring_list_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that keep lists of the same operand, with only AND or OR between them, apart.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT x NOT IN (1) OR x NOT IN (2) FROM t"
-    >>> edited(text, neighbouring_list_edits(tokenize(text)))
+    >>> edit_text(text, neighbouring_list_edits(tokenize(text)))
     'SELECT x NOT IN (1) OR (CASE x NOT IN (2) WHEN TRUE THEN TRUE WHEN FALSE THEN FALSE END) FROM t'
     >>> neighbouring_list_edits(tokenize("SELECT 1 FROM t WHERE x IN (SELECT y FROM u) AND x IN (SELECT z FROM u)"))
     []
@@ -33,7 +33,7 @@ def neighbouring_list_edits(tokens: Sequence[Token]) -> list[Edit]:
     before: tuple[int, list[str]] | None = None
     for place in places:
         operator = place - (tokens[place - 1].word == "NOT")
-        first, closed = operands.compared(operator), operands.partners.get(place + 1)
+        first, closed = operands.start_of_operand(operator), operands.partners.get(place + 1)
         if closed is None:
             continue
         compared = [token.text.lower() for token in tokens[first:operator]]

@@ -18,7 +18,7 @@ from lance_flight.engine.sql.checked_arithmetic import EXACT, Factors, calls_of
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
 from lance_flight.engine.sql.float_signs import DOUBLE, REAL, UNSIGNED_NAN
-from lance_flight.engine.sql.tokens import Kind, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import Kind, Token, edit_text, tokenize
 from lance_flight.engine.sql.vector_functions import DISTANCES
 from lance_flight.model.arrow_types import is_number
 
@@ -106,7 +106,7 @@ def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataTyp
         for span, name in zip(_results(Factors(tokenize(text))), names, strict=True)
         if name in types and pa.types.is_floating(types[name])
     }
-    return wrapped(text, {span: ("nanvl(", after) for span, after in unsigned.items()})
+    return wrap_spans(text, {span: ("nanvl(", after) for span, after in unsigned.items()})
 
 
 def may_sum(text: str) -> bool:
@@ -121,7 +121,7 @@ def with_summed(text: str) -> tuple[str, list[str]]:
     'SELECT sum(__operand_call0(a * b)), avg(__operand_call1(c)) OVER (w) FROM t HAVING sum(__operand_call0(a * b)) > 1'
     """
     factors = Factors(tokenize(text))
-    return named_alike(text, factors, [span for _, span, _ in _summed(factors)])
+    return named_alike(text, factors, [span for _, span, _ in _find_sums(factors)])
 
 
 def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
@@ -132,15 +132,15 @@ def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataT
     """
     factors = Factors(tokenize(text))
     around: dict[Span, tuple[str, str]] = {}
-    for (word, span, call), name in zip(_summed(factors), names, strict=True):
+    for (word, span, call), name in zip(_find_sums(factors), names, strict=True):
         kind = types.get(name)
         if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
             around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
             around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
-    return wrapped(text, around)
+    return wrap_spans(text, around)
 
 
-def _summed(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
+def _find_sums(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
     """Yield of each sum and mean its word, its argument and all of it; but of integers, which have a check of their own."""
     for at, inner, closed, stop in calls_of(factors, _SUMS):
         if not factors.text(inner).startswith(f"__{EXACT}_call"):
@@ -157,7 +157,7 @@ def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[
     """Return a text with texts around the operands of some names."""
     _, groups = _operands(text, of_bits=of_bits)
     found = zip(chain(*groups), chain(*names), strict=True)
-    return wrapped(text, {span: around[name] for span, name in found if name in around})
+    return wrap_spans(text, {span: around[name] for span, name in found if name in around})
 
 
 def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
@@ -169,16 +169,16 @@ def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[s
         for start, stop in spans
     ]
     around = {span: (f"{name}(", ")") for span, name in zip(spans, shared, strict=True)}
-    return wrapped(text, around), shared
+    return wrap_spans(text, around), shared
 
 
-def wrapped(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
+def wrap_spans(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
     """Return a text with texts around spans of tokens, which may be within each other."""
     tokens = tokenize(text)
     opened = [(tokens[start].start, -stop, before) for (start, stop), (before, _) in around.items()]
     closed = [(tokens[stop - 1].stop, -start, after) for (start, stop), (_, after) in around.items()]
     edits = [(at, 1, order, new) for at, order, new in opened] + [(at, 0, order, new) for at, order, new in closed]
-    return edited(text, [(at, at, new) for at, _, _, new in sorted(edits)])
+    return edit_text(text, [(at, at, new) for at, _, _, new in sorted(edits)])
 
 
 def _groups(reader: _Reader) -> Iterator[list[Span]]:
@@ -187,8 +187,8 @@ def _groups(reader: _Reader) -> Iterator[list[Span]]:
         word = "" if reader.is_name(at) else token.word
         if token.kind is Kind.SIGN and token.text in SIGNS and not reader.is_sign_before(at):
             stop = reader.sign_stop(at)
-            if reader.joined(at, stop) in _COMPARISONS and reader.word_at(stop) not in _QUANTIFIERS:
-                yield [(reader.compared(at), at), (stop, reader.compared_right(stop))]
+            if reader.join_tokens(at, stop) in _COMPARISONS and reader.word_at(stop) not in _QUANTIFIERS:
+                yield [(reader.start_of_operand(at), at), (stop, reader.compared_right(stop))]
         elif word == "FROM" and reader.is_comparison(at):
             operator = at - 2 if reader.word_at(at - 2) == "IS" else at - 3
             yield [(reader.left(operator - 1), operator), (at + 1, reader.compared_right(at + 1))]
@@ -196,9 +196,9 @@ def _groups(reader: _Reader) -> Iterator[list[Span]]:
             yield reader.between(at)
         elif word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
             operator = at - (reader.word_at(at - 1) == "NOT")
-            yield [(reader.compared(operator), operator), *reader.listed(at + 1)]
+            yield [(reader.start_of_operand(operator), operator), *reader.read_items(at + 1)]
         elif word in _OF_ONE_TYPE and reader.is_sign(at + 1, "("):
-            yield reader.listed(at + 1)
+            yield reader.read_items(at + 1)
         elif word == "CASE" and at in reader.partners:
             yield from reader.case(at)
 
@@ -214,11 +214,13 @@ def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
         if word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
             operator = at - (reader.word_at(at - 1) == "NOT")
             listed = [
-                span for span in reader.listed(at + 1) if reader.kind(span[0]) not in {Kind.LITERALS, Kind.PARAMETERS}
+                span
+                for span in reader.read_items(at + 1)
+                if reader.kind(span[0]) not in {Kind.LITERALS, Kind.PARAMETERS}
             ]
-            found = [(reader.compared(operator), operator), *listed]
+            found = [(reader.start_of_operand(operator), operator), *listed]
         elif word == "NULLIF" and reader.is_sign(at + 1, "("):
-            found = reader.listed(at + 1)
+            found = reader.read_items(at + 1)
         elif word == "CASE" and at in reader.partners:
             found = next(iter(list(reader.case(at))[1:]), [])
         elif word == "DISTINCT" and reader.is_sign(at - 1, "(") and reader.word_at(at - 2) not in QUERIES:
@@ -385,7 +387,7 @@ class _Reader(Operands):
             stop += 1
         return stop
 
-    def joined(self, start: int, stop: int) -> str:
+    def join_tokens(self, start: int, stop: int) -> str:
         """Return the text of tokens."""
         return "".join(token.text for token in self.tokens[start:stop])
 
@@ -401,9 +403,13 @@ class _Reader(Operands):
         operator, middle = at - (self.word_at(at - 1) == "NOT"), at + 1
         while middle < len(self.tokens) and self.word_at(middle) != "AND":
             middle = max(middle, self.partners.get(middle, middle)) + 1
-        return [(self.compared(operator), operator), (at + 1, middle), (middle + 1, self.compared_right(middle + 1))]
+        return [
+            (self.start_of_operand(operator), operator),
+            (at + 1, middle),
+            (middle + 1, self.compared_right(middle + 1)),
+        ]
 
-    def listed(self, opened: int) -> list[Span]:
+    def read_items(self, opened: int) -> list[Span]:
         """Return the items of a list in brackets; a long run of literals is one."""
         found, begun, place, closed = [], opened + 1, opened + 1, self.partners.get(opened, opened)
         while place < closed:

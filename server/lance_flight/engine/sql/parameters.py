@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.bounds import check_type_text, names_types
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.rewriting import MOST_PARAMETERS, numbered
+from lance_flight.engine.sql.rewriting import MOST_PARAMETERS, number_parameters
 from lance_flight.engine.sql.search_conditions import parameters_in
 from lance_flight.engine.sql.select_lists import items
-from lance_flight.engine.sql.tokens import Kind, Token, edited, folded, parameter_names, tokenize, tokens_of
+from lance_flight.engine.sql.tokens import Kind, Token, edit_text, fold_name, parameter_names, tokenize, tokens_of
 from lance_flight.errors import InvalidInput, LimitExceeded
 
 _LONGEST_LISTED = 64
@@ -73,14 +73,14 @@ def with_listed_values(sql: str, parameters: pa.RecordBatch) -> str:
     """
     if not any(token.kind is Kind.PARAMETERS for token in tokens_of(sql)):
         return sql
-    sql = numbered(sql)
+    sql = number_parameters(sql)
     columns = {f"${place}": column for place, column in enumerate(parameters.columns, start=1)}
     edits = []
     for token in tokens_of(sql):
         if token.kind is Kind.PARAMETERS:
             listed = _as_literals([columns.get(name) for name in parameter_names(token)])
             edits += [] if listed is None else [(token.start, token.stop, ", ".join(listed))]
-    return edited(sql, edits)
+    return edit_text(sql, edits)
 
 
 def _as_literals(values: list[pa.Array | None]) -> list[str] | None:
@@ -144,7 +144,7 @@ def column_types(query: str, kinds: Sequence[pa.DataType | None]) -> dict[str, p
     {'$1': DataType(date32[day])}
     """
     found = {}
-    for row in _rows(_unwrapped(tokenize(query))):
+    for row in _rows(_strip_brackets(tokenize(query))):
         for item, kind in zip(row, kinds, strict=False):
             if item and item[-1].is_sign("*"):
                 break  # the columns from here on have other places
@@ -163,14 +163,14 @@ def equal_columns(condition: str) -> Iterator[tuple[str, str]]:
         qualifier, *rest = tokens[place + 1 : place + 4]
         other = rest[1] if len(rest) > 1 and rest[0].is_sign(".") else qualifier
         if {tokens[place - 1].kind, other.kind} <= _NAMES:
-            yield from permutations((folded(tokens[place - 1]), folded(other)))
+            yield from permutations((fold_name(tokens[place - 1]), fold_name(other)))
 
 
 def column_name(expression: str) -> str | None:
     """Return the name of the column that an expression is, without its qualifier; None for any other expression."""
     match tokenize(expression):
         case [column] | [_, Token(text="."), column] if column.kind in _NAMES:
-            return folded(column)
+            return fold_name(column)
     return None
 
 
@@ -198,9 +198,9 @@ def _follows_row(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _results(tokens: Sequence[Token]) -> Iterator[str]:
-    tokens = _unwrapped(tokens)
+    tokens = _strip_brackets(tokens)
     while tokens and (tokens[0].is_sign("-") or tokens[0].is_sign("+")):
-        tokens = _unwrapped(tokens[1:])
+        tokens = _strip_brackets(tokens[1:])
     if not tokens:
         return
     first, last = tokens[0], tokens[-1]
@@ -237,7 +237,7 @@ def _without_alias(item: Sequence[Token]) -> Sequence[Token]:
     return item[:-1] if is_after_value else item
 
 
-def _unwrapped(tokens: Sequence[Token]) -> Sequence[Token]:
+def _strip_brackets(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return the tokens without the brackets around all of them."""
     while tokens and _is_wrapped(tokens):
         tokens = tokens[1:-1]

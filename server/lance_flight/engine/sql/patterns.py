@@ -20,9 +20,9 @@ _SAME = frozenset("|*+?{}()[]")
 def pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
     r"""Return the edits that write patterns so that DataFusion matches them.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT a SIMILAR TO '(a|b)%.txt', a LIKE '5!%' ESCAPE '!' FROM t"
-    >>> edited(text, pattern_edits(tokenize(text)))
+    >>> edit_text(text, pattern_edits(tokenize(text)))
     "SELECT a SIMILAR TO '^(?s:(a|b).*\\.txt)$', a LIKE '5\\%' FROM t"
     """
     edits = []
@@ -58,14 +58,14 @@ def _with_backslashes(pattern: str, escape: str) -> str:
     parts, signs = [], iter(pattern)
     for sign in signs:
         if sign == escape:
-            escaped = _escaped(signs, pattern)
+            escaped = _read_escaped(signs, pattern)
             parts.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
         else:
             parts.append("\\\\" if sign == "\\" else sign)
     return "".join(parts)
 
 
-def _escaped(signs: Iterator[str], pattern: str) -> str:
+def _read_escaped(signs: Iterator[str], pattern: str) -> str:
     """Return the character after an escape character."""
     escaped = next(signs, None)
     if escaped is None:
@@ -78,7 +78,7 @@ def _expression(pattern: str, escape: str) -> str:
     parts, signs, is_class = [], iter(pattern), False
     for sign in signs:
         if sign == escape:
-            parts.append(re.escape(_escaped(signs, pattern)))
+            parts.append(re.escape(_read_escaped(signs, pattern)))
         elif is_class:
             parts.append(sign if sign in "]^-:" or sign.isalnum() else re.escape(sign))
             is_class = sign != "]"

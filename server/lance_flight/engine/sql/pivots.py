@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import quoted, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.engine.sql.tokens import Kind, TokenPlaces, closing_places, tokenize
 from lance_flight.errors import Unsupported
 
@@ -50,7 +50,7 @@ def pivot_clause(cursor: Cursor) -> Around:
     values = _values(cursor)
     groups = _groups(cursor, ")")
     cursor.expect(")")
-    around = _pivoted(column, values, aggregates, groups)
+    around = _pivot(column, values, aggregates, groups)
     return Around(f"({around.begin}", f"{around.end})")
 
 
@@ -73,7 +73,7 @@ def pivot_query(cursor: Cursor) -> tuple[int, int, Around]:
     cursor.accept("UNPIVOT")
     first = cursor.at
     if cursor.peek("("):
-        cursor.bracketed()
+        cursor.read_bracket()
     else:
         cursor.name("a table")
         while cursor.accept("."):
@@ -91,7 +91,7 @@ def pivot_statement(cursor: Cursor) -> Around:
     values = _values(cursor)
     cursor.expect("USING")
     aggregates = _aggregates(cursor, "GROUP", *_AFTER)
-    return _pivoted(column, values, aggregates, _groups(cursor, *_AFTER))
+    return _pivot(column, values, aggregates, _groups(cursor, *_AFTER))
 
 
 def unpivot_clause(cursor: Cursor) -> Around:
@@ -112,7 +112,7 @@ def unpivot_clause(cursor: Cursor) -> Around:
     columns = _columns(cursor)
     cursor.expect(")")
     cursor.expect(")")
-    around = _unpivoted(columns, name, value, keeps_nulls=keeps_nulls)
+    around = _unpivot(columns, name, value, keeps_nulls=keeps_nulls)
     return Around(f"({around.begin}", f"{around.end})")
 
 
@@ -123,12 +123,10 @@ def unpivot_statement(cursor: Cursor) -> Around:
     cursor.expect("INTO", "NAME")
     name = cursor.name("a name for the names of the columns")
     cursor.expect("VALUE")
-    return _unpivoted(columns, name, cursor.name("a name for the values"), keeps_nulls=False)
+    return _unpivot(columns, name, cursor.name("a name for the values"), keeps_nulls=False)
 
 
-def _pivoted(
-    column: str, values: Sequence[_Named], aggregates: Sequence[_Named], groups: Sequence[str] | None
-) -> Around:
+def _pivot(column: str, values: Sequence[_Named], aggregates: Sequence[_Named], groups: Sequence[str] | None) -> Around:
     if len(values) * len(aggregates) > MOST_COLUMNS:
         raise Unsupported(f"PIVOT makes {len(values) * len(aggregates)} columns; expected at most {MOST_COLUMNS}")
     made = []
@@ -137,22 +135,22 @@ def _pivoted(
         for aggregate in aggregates:
             suffix = aggregate.name or (aggregate.text if len(aggregates) > 1 else None)
             name = value.name if suffix is None else f"{value.name}_{suffix}"
-            made.append(f"{aggregate.text} FILTER (WHERE {quoted(column)} {sign} {value.text}) AS {quoted(name or '')}")
+            made.append(
+                f"{aggregate.text} FILTER (WHERE {quote_parts(column)} {sign} {value.text}) AS {quote_parts(name or '')}"
+            )
     if groups is None:
         used = dict.fromkeys([*(name for each in aggregates for name in _columns_of(each.text)), column])
-        kept, by = f"* EXCLUDE ({', '.join(map(quoted, used))})", "ALL"
+        kept, by = f"* EXCLUDE ({', '.join(map(quote_parts, used))})", "ALL"
     else:
         kept = by = ", ".join(groups)
     return Around(f"SELECT {kept}, {', '.join(made)} FROM ", f" GROUP BY {by}")  # noqa: S608 - the client's own text
 
 
-def _unpivoted(columns: Sequence[_Named], name: str, value: str, *, keeps_nulls: bool) -> Around:
+def _unpivot(columns: Sequence[_Named], name: str, value: str, *, keeps_nulls: bool) -> Around:
     texts = ", ".join(text_literal(column.name or column.text) for column in columns)
-    taken = ", ".join(quoted(column.text) for column in columns)
-    inner = (
-        f"SELECT * EXCLUDE ({taken}), unnest([{texts}]) AS {quoted(name)}, unnest([{taken}]) AS {quoted(value)} FROM "  # noqa: S608 - the client's own text
-    )
-    condition = "" if keeps_nulls else f" WHERE {quoted(value)} IS NOT NULL"
+    taken = ", ".join(quote_parts(column.text) for column in columns)
+    inner = f"SELECT * EXCLUDE ({taken}), unnest([{texts}]) AS {quote_parts(name)}, unnest([{taken}]) AS {quote_parts(value)} FROM "  # noqa: S608 - the client's own text
+    condition = "" if keeps_nulls else f" WHERE {quote_parts(value)} IS NOT NULL"
     return Around(f"SELECT * FROM ({inner}", f"){condition}")  # noqa: S608 - the client's own text
 
 
@@ -166,7 +164,7 @@ def _aggregates(cursor: Cursor, *stops: str) -> list[_Named]:
 def _aggregate(cursor: Cursor, *stops: str) -> _Named:
     start = cursor.at
     cursor.name("an aggregate, like sum(a)")
-    cursor.bracketed()
+    cursor.read_bracket()
     text = cursor.source(start, cursor.at)
     if cursor.accept("AS"):
         return _Named(text, cursor.name("a name"))

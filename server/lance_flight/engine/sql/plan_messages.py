@@ -217,17 +217,19 @@ def _call(found: re.Match[str], text: str) -> str:
     if name is None or name.startswith("__"):
         return f"a number of this call is {types}; expected a whole number"
     if "does not support zero arguments" in text or not given:
-        wanted = f"; expected {_listed(map(str, counts), 'or')}" if counts else "; expected at least one"
+        wanted = f"; expected {_list_names(map(str, counts), 'or')}" if counts else "; expected at least one"
         return f"{name} takes arguments, got none{wanted}"
     if counts and not kinds:
         wanted = (
-            "no arguments" if counts == [0] else f"{_listed(map(str, counts), 'or')} argument{'s' * (counts != [1])}"
+            "no arguments"
+            if counts == [0]
+            else f"{_list_names(map(str, counts), 'or')} argument{'s' * (counts != [1])}"
         )
         return f"{name} takes {wanted}, got {len(given)}"
     if name in _UNIFIED:
         return f"the arguments of {name} are of types without a common one: {types}; write a CAST of some of them"
     lists = list(dict.fromkeys(f"({_kinds(each['kinds'])})" for each in _LISTS.finditer(text)))
-    wanted = f"; expected {_listed(lists or kinds, 'or')}" if lists or kinds else ""
+    wanted = f"; expected {_list_names(lists or kinds, 'or')}" if lists or kinds else ""
     return f"{name} does not take ({types}){wanted}; write other arguments, or a CAST of some"
 
 
@@ -255,7 +257,7 @@ def _kind(kind: str) -> str:
     return _KINDS.get(kind) or _TYPES.get(kind, kind)
 
 
-def _listed(words: Iterable[str], last: str) -> str:
+def _list_names(words: Iterable[str], last: str) -> str:
     listed = list(words)
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} {last} {listed[-1]}"
 
@@ -312,7 +314,7 @@ def _last(field: str) -> str:
     return field.rpartition(".")[2]
 
 
-def _grouped(found: re.Match[str], _: str) -> str:
+def _describe_grouping(found: re.Match[str], _: str) -> str:
     if "_table_number" in found["column"]:
         return "an aggregate cannot stand in SET; write a subquery: SET a = (SELECT sum(b) FROM t)"
     clause = "the SELECT list" if found["clause"] == "SELECT" else found["clause"]
@@ -502,7 +504,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
             r"(?P<clause>SELECT|ORDER BY|HAVING|QUALIFY) must be in GROUP BY.*?column \"(?P<column>[^\"]*)\" must appear",
             re.DOTALL,
         ),
-        _grouped,
+        _describe_grouping,
     ),
     (
         re.compile(r"HAVING clause references:"),
@@ -574,16 +576,16 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
 
 def plain_message(exc: BaseException) -> str:
     """Return what DataFusion's error says to who wrote the statement."""
-    return _known(exc) or _hidden(exc)
+    return _known_sentence(exc) or _hide_plan(exc)
 
 
 def plain_error(exc: BaseException, otherwise: type[LanceFlightError]) -> LanceFlightError:
     """Return DataFusion's error as one of ours: `otherwise` with its sentence, `Unsupported` where nothing plain is known of it."""
-    message = _known(exc)
-    return Unsupported(_hidden(exc)) if message is None else otherwise(message)
+    message = _known_sentence(exc)
+    return Unsupported(_hide_plan(exc)) if message is None else otherwise(message)
 
 
-def _hidden(exc: BaseException) -> str:
+def _hide_plan(exc: BaseException) -> str:
     """Log an error that shows the inside of a plan; return what the client is told in its place."""
     reference = secrets.token_hex(4)
     _log.warning("DataFusion's error with reference %s is not told to the client", reference, exc_info=exc)
@@ -593,7 +595,7 @@ def _hidden(exc: BaseException) -> str:
     )
 
 
-def _known(exc: BaseException) -> str | None:
+def _known_sentence(exc: BaseException) -> str | None:
     """Return the sentence for an error; None where it shows the inside of a plan."""
     text = _without_layers(str(exc).strip()) or type(exc).__name__
     shown = text[:LONGEST]
@@ -608,8 +610,8 @@ def _known(exc: BaseException) -> str | None:
 
 def _without_layers(text: str) -> str:
     """Return a message without its layers of prefixes, and without what follows the message itself."""
-    text = shown_name(_SAID.sub(_said, _RAISED.sub(_message, text)))
-    text = _PARSED.sub(_said, text)
+    text = shown_name(_SAID.sub(_sentence, _RAISED.sub(_message, text)))
+    text = _PARSED.sub(_sentence, text)
     text = _SEARCHED.sub(r"\g<function> gives rows of a table, not a value; expected it behind FROM or JOIN", text)
     for prefix in _PREFIXES:
         text = text.replace(prefix, "")
@@ -622,7 +624,7 @@ def _message(found: re.Match[str]) -> str:
     return found["message"]
 
 
-def _said(found: re.Match[str]) -> str:
+def _sentence(found: re.Match[str]) -> str:
     return _ESCAPED.sub(r"\1", found["message"])
 
 

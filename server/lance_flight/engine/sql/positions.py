@@ -18,14 +18,14 @@ _MOST_NEIGHBOURS = 50
 
 
 @contextmanager
-def located(sent: str | None, planned: str) -> Iterator[None]:
+def translate_positions(sent: str | None, planned: str) -> Iterator[None]:
     """Translate positions in the errors of the block from `planned` to `sent`, drop those that are not known, and tell of macros."""
     try:
         yield
     except (SqlError, Unsupported, LimitExceeded) as exc:
         said = str(exc)
         text = with_sent_position(said, planned, sent)
-        text += "" if sent is None else MACROS.explained(sent, said)
+        text += "" if sent is None else MACROS.explain_missing(sent, said)
         if text == said:
             raise
         raise type(exc)(text) from exc

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_flight.engine.sql.hidden_columns import RelationReader
-from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Edit, Kind, edited, folded
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, fold_name
 from lance_flight.engine.sql.with_expansion import with_queries
 
 
-def qualified(sql: str, db_schema: str) -> str:
+def qualify_names(sql: str, db_schema: str) -> str:
     """Write `db_schema` before each name of a table, or of a view, that has no schema.
 
     A table without an alias gets its name for one, since `a.*` means it by that alone.
 
-    >>> qualified("WITH q AS (SELECT * FROM a) SELECT * FROM q JOIN b AS c USING (x)", "s")
+    >>> qualify_names("WITH q AS (SELECT * FROM a) SELECT * FROM q JOIN b AS c USING (x)", "s")
     'WITH q AS (SELECT * FROM "s".a AS a) SELECT * FROM q JOIN "s".b AS c USING (x)'
-    >>> qualified('SELECT * FROM "a b"', "s")
+    >>> qualify_names('SELECT * FROM "a b"', "s")
     'SELECT * FROM "s"."a b" AS "a b"'
     """
     reader = _NameReader(sql, db_schema)
     for _ in reader.selects():
         pass
-    return edited(sql, sorted(set(reader.names)))
+    return edit_text(sql, sorted(set(reader.names)))
 
 
 class _NameReader(RelationReader):
@@ -31,12 +31,12 @@ class _NameReader(RelationReader):
 
     def __init__(self, sql: str, db_schema: str) -> None:
         super().__init__(sql, lambda *_: ())
-        self._prefix = f"{quoted(db_schema)}."
+        self._prefix = f"{quote_parts(db_schema)}."
         self.names: list[Edit] = []
         is_recursive = any(token.word == "RECURSIVE" for token in self.tokens)
         self._recursive = list(with_queries(self.tokens)) if is_recursive else []
 
-    def hidden(self, start: int, at: int, name: str) -> Sequence[str]:
+    def hidden_columns(self, start: int, at: int, name: str) -> Sequence[str]:
         is_name = self.kind(at) in {Kind.WORD, Kind.NAME}
         if start == at and is_name and not self.names_query(at) and not self._names_itself(at):
             token = self.tokens[at]
@@ -48,5 +48,5 @@ class _NameReader(RelationReader):
 
     def _names_itself(self, at: int) -> bool:
         """Return whether the name at a place is that of the recursive query of WITH that it stands in."""
-        name = folded(self.tokens[at])
+        name = fold_name(self.tokens[at])
         return any(query.name == name and query.start <= at <= query.stop for query in self._recursive)

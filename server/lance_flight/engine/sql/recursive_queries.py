@@ -17,8 +17,8 @@ from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 from lance_flight.decoded_sizes import has_open_width
 from lance_flight.engine.sql.bounded_functions import Budget, Made
 from lance_flight.engine.sql.clause_words import SET_OPERATORS
-from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import Token, closing_places, edited, tokenize
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.tokens import Token, closing_places, edit_text, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
 from lance_flight.errors import SqlError
 
@@ -60,7 +60,7 @@ def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
         after = union + 1 + (tokens[union + 1].word in {"ALL", "DISTINCT"})
         head = text[tokens[start].start : tokens[union - 1].stop] + ")"
         place = tokens[after].start, tokens[query.stop - 1].stop
-        first = f"{head} SELECT * FROM {quoted(query.name)}"  # noqa: S608 - quoted
+        first = f"{head} SELECT * FROM {quote_parts(query.name)}"  # noqa: S608 - quoted
         yield RecursiveQuery(query.name, first, f"{head} {text[slice(*place)]}", *place)
 
 
@@ -110,7 +110,7 @@ def with_bounded_steps(text: str, planned: Callable[[str], DataFrame], context: 
                 (query.start, query.start, f"SELECT {', '.join(columns)} FROM ("),  # noqa: S608 - names made here
                 (query.stop, query.stop, f") AS __step({names})"),
             ]
-    return edited(text, edits)
+    return edit_text(text, edits)
 
 
 def _check_step(made: Made, query: str, values: pa.Array) -> pa.Array:

@@ -80,10 +80,10 @@ def names(cursor: Cursor) -> tuple[str, ...]:
     return tuple(found)
 
 
-def quoted(*parts: str) -> str:
+def quote_parts(*parts: str) -> str:
     """Quote the parts of a name for SQL.
 
-    >>> quoted("public", "my table")
+    >>> quote_parts("public", "my table")
     '"public"."my table"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
@@ -96,7 +96,7 @@ def shown_name(name: str, db_schema: str = PUBLIC) -> str:
     ('docs', 'a."my docs"')
     """
     parts = [name] if db_schema == PUBLIC else [db_schema, name]
-    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else quote_parts(part) for part in parts)
 
 
 def text_literal(text: str) -> str:
@@ -108,7 +108,7 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def enclosed(expression: str) -> str:
+def enclose(expression: str) -> str:
     """Put an expression into brackets; a line break ends a comment at its end."""
     return f"({expression}\n)"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lance_flight.engine.sql.clause_words import QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.select_lists import is_without_alias, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edited, folded, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, fold_name, tokenize
 
 MOST_REUSED = 32
 """Names of a query that are replaced one after another."""
@@ -27,12 +27,12 @@ def with_reused_alias(text: str, refusal: str) -> str | None:
     found = _UNKNOWN.search(refusal)
     if found is None or len(text) > LONGEST:
         return None
-    name, tokens = folded(tokenize(found["name"])[0]), tokenize(text)
+    name, tokens = fold_name(tokenize(found["name"])[0]), tokenize(text)
     closing = closing_places(tokens)
     for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
         edits = list(_edits(text, tokens, closing, start, name))
         if edits:
-            reused = edited(text, edits)
+            reused = edit_text(text, edits)
             return reused if len(reused) <= LONGEST else None
     return None
 
@@ -41,13 +41,13 @@ def _edits(text: str, tokens: Sequence[Token], closing: Mapping[int, int], start
     """Yield the edits of the query whose select list begins at `start`."""
     listed = [item for item in items(tokens, start) if item and not is_without_alias(item)]
     called = next(
-        (item for item in listed if len(item) > 1 and item[-1].kind in _NAMES and folded(item[-1]) == name), None
+        (item for item in listed if len(item) > 1 and item[-1].kind in _NAMES and fold_name(item[-1]) == name), None
     )
     if called is None:
         return
     value = called[: -2 if called[-2].word == "AS" else -1]
     expression = text[value[0].start : value[-1].stop]
-    is_own = any(token.kind in _NAMES and folded(token) == name for token in value)
+    is_own = any(token.kind in _NAMES and fold_name(token) == name for token in value)
     if is_own or next(calls_of(expression, mutable_functions()), None) is not None:
         return
     aliases = {item[-1].start for item in listed}
@@ -83,4 +83,4 @@ def _is_column(tokens: Sequence[Token], place: int, name: str) -> bool:
     after = tokens[place + 1] if place + 1 < len(tokens) else None
     is_part = before.is_sign(".") or before.word in {"AS", "FROM", "JOIN"}
     is_followed = after is not None and (after.is_sign("(") or after.is_sign("."))
-    return folded(token) == name and not is_part and not is_followed
+    return fold_name(token) == name and not is_part and not is_followed

@@ -32,7 +32,7 @@ from lance_flight.engine.sql.selected_memberships import selected_edits
 from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.spellings import spelling_edits
 from lance_flight.engine.sql.text_lengths import text_length_edits
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, edited, parameters, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, parameters, tokenize
 from lance_flight.engine.sql.typed_calls import NUMBERED, TypedCalls
 from lance_flight.engine.sql.vector_functions import operator_edits
 from lance_flight.engine.sql.wildcard_options import wildcard_edits
@@ -57,21 +57,21 @@ def for_datafusion(text: str, *, has_macros: bool = True) -> str:
     >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
     'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
     """
-    text = numbered(text)
-    text = edited(text, decimal_edits(text))
+    text = number_parameters(text)
+    text = edit_text(text, decimal_edits(text))
     tokens = tokenize(text)
     check_operators(tokens)
     check_negated_exists(tokens)
     for stage in _WITH_MACROS if has_macros else _STAGES:
         edits = [edit for rewrite in stage for edit in rewrite(text, tokens)]
         if edits:
-            text = edited(text, edits)
+            text = edit_text(text, edits)
             tokens = tokenize(text)
     check_bounds(text, tokens)
     check_expansion(tokens)
     growth_of(text, tokens)  # refuses what grows too much
     edits = [edit for place in _type_places(tokens) for edit in _type_edits(tokens, place)]
-    return edited(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
+    return edit_text(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
 
 
 def check_operators(tokens: Sequence[Token]) -> None:
@@ -122,10 +122,10 @@ def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
     ]
 
 
-def numbered(text: str) -> str:
+def number_parameters(text: str) -> str:
     """Replace each `?` in `text` by the numbered parameter, so that parts of the text may be reordered.
 
-    >>> numbered("UPDATE t SET a = ? WHERE b = ?")
+    >>> number_parameters("UPDATE t SET a = ? WHERE b = ?")
     'UPDATE t SET a = $1 WHERE b = $2'
     """
     if "?" not in text:
@@ -141,8 +141,8 @@ def numbered(text: str) -> str:
         (edits if within is None else inner.setdefault(within, [])).append(
             (mark.start, mark.stop, _apart(of, mark, f"${n}"))
         )
-    edits += [(each.start, each.stop, text_literal(edited(each.text, changes))) for each, changes in inner.items()]
-    return edited(text, edits)
+    edits += [(each.start, each.stop, text_literal(edit_text(each.text, changes))) for each, changes in inner.items()]
+    return edit_text(text, edits)
 
 
 def _apart(text: str, token: Token, new: str) -> str:
@@ -162,7 +162,7 @@ def sql_type(text: str) -> str:
     ('timestamptz(6)', 'BYTEA', 'BIGINT UNSIGNED')
     """
     tokens = tokenize(text)
-    return edited(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
+    return edit_text(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
 
 
 def _type_edits(tokens: list[Token], place: int) -> list[Edit]:

@@ -46,10 +46,10 @@ class _Row:
 def row_value_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write out the comparisons of row values.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> for text in ["(a, b) = (1, 2)", "(a, b) < (1, 2)", "(a, b) NOT IN ((1, 2), (3, 4))"]:
     ...     text = f"SELECT 1 FROM t WHERE {text}"
-    ...     print(edited(text, row_value_edits(text, tokenize(text))).partition("WHERE ")[2])
+    ...     print(edit_text(text, row_value_edits(text, tokenize(text))).partition("WHERE ")[2])
     ((a) = (1) AND (b) = (2))
     ((a) < (1) OR ((a) = (1) AND ((b) < (2))))
     (NOT (((a) = (1) AND (b) = (2)) OR ((a) = (3) AND (b) = (4))))
@@ -90,7 +90,7 @@ class _Reader(OperandsOfText):
         at = 0
         while at < len(self.tokens):
             row = self._row(at) if _may_begin(self.tokens, at) else None
-            found = None if row is None else self._compared(row)
+            found = None if row is None else self._end_of_comparison(row)
             if found is None or row is None:
                 at += 1
                 continue
@@ -128,7 +128,7 @@ class _Reader(OperandsOfText):
             )
         return row
 
-    def _compared(self, row: _Row) -> tuple[int, str] | None:
+    def _end_of_comparison(self, row: _Row) -> tuple[int, str] | None:
         """Return the token after the comparison that begins with a row value, and what it is written out as."""
         at = row.stop
         is_negated = self.word_at(at) == "NOT"

@@ -9,8 +9,8 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
-from lance_flight.engine.sql.references import quoted
-from lance_flight.engine.sql.tokens import QUOTED, Edit, Kind, Token, edited, folded, tokenize
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.tokens import QUOTED, Edit, Kind, Token, edit_text, fold_name, tokenize
 
 REFUSAL = "Projections require unique expression names"
 """Part of DataFusion's error about columns of one name."""
@@ -47,7 +47,7 @@ def with_distinct_names(text: str) -> str:
             if name in taken:
                 edits.append((item[-1].stop, item[-1].stop, f' AS "column {number}"'))
             taken.add(name)
-    return edited(text, edits)
+    return edit_text(text, edits)
 
 
 def with_marked_repeats(text: str) -> str:
@@ -66,7 +66,7 @@ def with_marked_repeats(text: str) -> str:
             depth += (token.text in "([{") - (token.text in ")]}")
         if token.word == "SELECT" and depth == 0:
             edits += _marks(list(items(tokens, place + 1)))
-    return edited(text, edits)
+    return edit_text(text, edits)
 
 
 def with_marked_column(text: str, refusal: str) -> str | None:
@@ -93,7 +93,7 @@ def with_marked_column(text: str, refusal: str) -> str | None:
     if not is_plain or not is_without_alias(listed[second]):
         return None
     stop = listed[second][-1].stop
-    return edited(text, [(stop, stop, f" AS {quoted(f'{_MARK}{second - first}{_END}')}")])
+    return edit_text(text, [(stop, stop, f" AS {quote_parts(f'{_MARK}{second - first}{_END}')}")])
 
 
 _PLACES = re.compile(r"at position (?P<first>\d+) and .* at position (?P<second>\d+) have the same name", re.DOTALL)
@@ -107,18 +107,18 @@ def _marks(listed: list[list[Token]]) -> Iterator[Edit]:
         if not item or item[-1].is_sign("*"):
             continue
         if _is_query(item):
-            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{_query_name(item)}')}"
+            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number}{_END}{_query_name(item)}')}"
             continue
         alias = item[-1] if not is_without_alias(item) else None
-        name = (folded(alias),) if alias is not None else _name(item)
+        name = (fold_name(alias),) if alias is not None else _name(item)
         before = first.setdefault(name, number)
         if alias is not None:
             if before != number or stars:
-                yield alias.start, alias.stop, quoted(f"{_MARK}{number}{_END}{folded(alias)}")
+                yield alias.start, alias.stop, quote_parts(f"{_MARK}{number}{_END}{fold_name(alias)}")
         elif len(name) == 1 and item[-1].kind in _NAMES and not _is_cast(item) and (before != number or stars):
-            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number}{_END}{folded(item[-1])}')}"
+            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number}{_END}{fold_name(item[-1])}')}"
         elif before != number and bisect(stars, before) == bisect(stars, number):
-            yield item[-1].stop, item[-1].stop, f" AS {quoted(f'{_MARK}{number - before}{_END}')}"
+            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number - before}{_END}')}"
 
 
 def _is_cast(item: list[Token]) -> bool:
@@ -132,7 +132,7 @@ def _is_query(item: list[Token]) -> bool:
 
 def _query_name(item: list[Token]) -> str:
     inner = next(items(item, 2))
-    return folded(inner[-1]) if not is_without_alias(inner) else "".join(token.text for token in inner)
+    return fold_name(inner[-1]) if not is_without_alias(inner) else "".join(token.text for token in inner)
 
 
 def names_of(columns: Sequence[str]) -> list[str]:

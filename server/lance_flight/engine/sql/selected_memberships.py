@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import OperandsOfText
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.routines import is_aggregate
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
@@ -39,9 +39,9 @@ _VALUE = '"$in.value"'
 def selected_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that count the rows of subqueries of EXISTS and IN in SELECT lists.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT NOT EXISTS (SELECT k FROM u WHERE k = t.id) AS is_new FROM t"
-    >>> edited(text, selected_edits(text, tokenize(text)))
+    >>> edit_text(text, selected_edits(text, tokenize(text)))
     'SELECT NOT ((SELECT count(*) + 0 * count(k) FROM u WHERE k = t.id) > 0) AS is_new FROM t'
     """
     if not any(token.word in {"EXISTS", "IN"} for token in tokens):
@@ -56,7 +56,7 @@ class _Reader(OperandsOfText):
         done, named = -1, -1
         for select, at in self._places():
             opening = at + 1
-            start = at if self.word_at(at) == "EXISTS" else self.compared(at - (self.word_at(at - 1) == "NOT"))
+            start = at if self.word_at(at) == "EXISTS" else self.start_of_operand(at - (self.word_at(at - 1) == "NOT"))
             if start < done:
                 raise Unsupported(_WITHIN)
             done = self.partners[opening] + 1
@@ -73,7 +73,7 @@ class _Reader(OperandsOfText):
             is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})
             if is_membership and is_without_alias(item) and not is_wildcard(item):
                 stop = item[-1].stop
-                yield stop, stop, f" AS {quoted(self.sql[item[0].start : stop])}"
+                yield stop, stop, f" AS {quote_parts(self.sql[item[0].start : stop])}"
 
     def _places(self) -> Iterator[tuple[int, int]]:
         """Yield the places of EXISTS and IN over a subquery that stand in a SELECT list, each after that of its SELECT."""
@@ -104,9 +104,9 @@ class _Reader(OperandsOfText):
         is_plain = words[:1] == ["SELECT"] and not _AFTER_WHERE & set(words) and words.count("SELECT") == 1
         if not is_plain or start is None or self._has_aggregate(opening + 1, start):
             return f"((SELECT count(*) FROM {self._text(opening, closing + 1)} AS {_ALIAS}) > 0)"  # noqa: S608 - planned, not run
-        return f"((SELECT count(*){self._named(opening + 2)} {self._text(start, closing)}) > 0)"
+        return f"((SELECT count(*){self._name_columns(opening + 2)} {self._text(start, closing)}) > 0)"
 
-    def _named(self, start: int) -> str:
+    def _name_columns(self, start: int) -> str:
         """Return a sum of nothing that names the columns of a list, so that one that is not there is an error."""
         names = [item for item in items(self.tokens, start) if _is_name(item)]
         return "".join(f" + 0 * count({self.sql[item[0].start : item[-1].stop]})" for item in names)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.routines import volatile_functions
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edited
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text
 
 REPEATED = "greatest"
 """Function of a key, twice, that gives the key: of any type, and NULL only of NULL."""
@@ -53,7 +53,7 @@ def sort_key_edits(text: str, tokens: Sequence[Token], single: Collection[str] =
 
     >>> from lance_flight.engine.sql.tokens import tokenize
     >>> text = "SELECT a FROM t ORDER BY b, -length(c) DESC"
-    >>> edited(text, sort_key_edits(text, tokenize(text)))
+    >>> edit_text(text, sort_key_edits(text, tokenize(text)))
     'SELECT a FROM t ORDER BY b, greatest(-length(c), -length(c)) DESC'
     """
     return _Reader(text, tokens, single).read() if _SUSPECTS.search(text) else []
@@ -166,7 +166,7 @@ def written_once(name: str) -> str:
         key = _key_twice(name[found.end() : end - 1])
         if key is not None:
             edits.append((found.start(), end, key))
-    return edited(name, edits)
+    return edit_text(name, edits)
 
 
 def _key_twice(arguments: str) -> str | None:

@@ -46,9 +46,9 @@ _FLATTEN = "FLATTEN takes input and outer here, and gives value; write FROM t, u
 def spelling_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     r"""Return the edits that write such words in those of DataFusion.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT props:a, 1_000 FROM t, LATERAL FLATTEN(input => t.l) f WHERE a NOTNULL"
-    >>> edited(text, spelling_edits(text, tokenize(text)))
+    >>> edit_text(text, spelling_edits(text, tokenize(text)))
     'SELECT json_extract_string(props, \'$."a"\'), 1000 FROM t, unnest(t.l) AS f(value) WHERE a IS NOT NULL'
     """
     return list(_Reader(tokens).edits()) if _SUSPECTS.search(text) else []

@@ -23,7 +23,7 @@ from substrait.algebra_pb2 import Expression, Rel
 from substrait.plan_pb2 import Plan
 
 from lance_flight.engine.sql.bounds import check_type_text, names_types
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -139,7 +139,7 @@ def plan_in(statement: str) -> bytes | None:
         raise SqlError(f"{WORD} takes a plan in base64: {exc}") from exc
 
 
-def planned(context: SessionContext, plan: bytes) -> DataFrame:
+def plan_substrait(context: SessionContext, plan: bytes) -> DataFrame:
     """Plan a Substrait plan over the tables of `context`.
 
     DataFusion reads queries alone: relations that write are refused here, as is all else that it does not know.
@@ -183,20 +183,20 @@ def _meaning(plan: str) -> list[str]:
     lines = plan.splitlines()
     if lines[0].startswith("Projection: ") and lines[1].startswith("  Aggregate: "):
         found = _AGGREGATE.fullmatch(lines[1].strip())
-        outputs = Counter(map(_unnamed, _listed(lines[0].removeprefix("Projection: "))))
-        if found is not None and outputs == Counter([*_listed(found["keys"]), *_listed(found["values"])]):
+        outputs = Counter(map(_strip_name, _split_list(lines[0].removeprefix("Projection: "))))
+        if found is not None and outputs == Counter([*_split_list(found["keys"]), *_split_list(found["values"])]):
             lines = [line.removeprefix("  ") for line in lines[1:]]
     found = _AGGREGATE.fullmatch(lines[0])
     if found is None:
         return lines
-    parts = [sorted(map(_unnamed, _listed(found[name]))) for name in ("keys", "values")]
+    parts = [sorted(map(_strip_name, _split_list(found[name]))) for name in ("keys", "values")]
     return [*map(str, parts), *lines[1:]]
 
 
 _AGGREGATE = re.compile(r"Aggregate: groupBy=\[\[(?P<keys>.*)\]\], aggr=\[\[(?P<values>.*)\]\]")
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Split a list at the commas outside of brackets and quotes."""
     found, depth, quote, begun = [], 0, "", 0
     for at, sign in enumerate(text):
@@ -209,10 +209,10 @@ def _listed(text: str) -> list[str]:
     return [each for each in [*found, text[begun:].strip()] if each]
 
 
-def _unnamed(output: str) -> str:
+def _strip_name(output: str) -> str:
     """Return an expression of a plan without the name that it is given there.
 
-    >>> _unnamed("sum(CAST(a AS Int64)) AS total")
+    >>> _strip_name("sum(CAST(a AS Int64)) AS total")
     'sum(CAST(a AS Int64))'
     """
     depth = 0
@@ -230,4 +230,4 @@ def with_columns_of(frame: DataFrame, names: Sequence[str], wanted: Sequence[str
     if len(set(names)) < len(names) or sorted(names) != sorted(wanted):
         raise Unsupported("its text in SQL has other columns")
     stored = dict(zip(names, frame.schema().names, strict=True))
-    return frame.select(*(column(quoted(stored[name])) for name in wanted))
+    return frame.select(*(column(quote_parts(stored[name])) for name in wanted))

@@ -19,9 +19,9 @@ _CASTS = frozenset(["CAST", "TRY_CAST"])
 def text_length_edits(tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that cut the text of each cast to a type with a length.
 
-    >>> from lance_flight.engine.sql.tokens import edited, tokenize
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT CAST(a AS CHAR(2)), f(b)::varchar(3) FROM t"
-    >>> edited(text, text_length_edits(tokenize(text)))
+    >>> edit_text(text, text_length_edits(tokenize(text)))
     'SELECT left(CAST(a AS CHAR), 2 + 0), left(f(b)::varchar, 3 + 0) FROM t'
     """
     lengths = list(_lengths(tokens))

@@ -77,7 +77,7 @@ class Token(NamedTuple):
         return self.kind is Kind.NUMBER and self.text.isdigit() and len(self.text) <= _WHOLE_DIGITS
 
 
-def folded(token: Token) -> str:
+def fold_name(token: Token) -> str:
     """Return the name of an identifier: in lower case unless it is quoted."""
     return token.text if token.kind in QUOTED else token.text.lower()
 
@@ -166,13 +166,14 @@ _NAME = r'(?:[^\W\d]\w*+|"[^"=<>!]++")(?:\.(?:[^\W\d]\w*+|"[^"=<>!]++"))*+'
 _PARAMETER = r"(?:\?|\$\d{1,9}+)"
 
 
-def _listed(kind: str, element: str) -> str:
+def _group_elements(kind: str, element: str) -> str:
     """Match a run of elements, as a group of the name of its kind."""
     return rf"(?P<{kind}>{element}(?:\s*+,\s*+{element}){{{LONG_RUN - 1},}}+)"
 
 
 _LIST = re.compile(
-    rf"\s*+\(\s*+(?:{_listed('literals', _LITERAL)}|{_listed('parameters', _PARAMETER)})(?=\s*+\))", re.DOTALL
+    rf"\s*+\(\s*+(?:{_group_elements('literals', _LITERAL)}|{_group_elements('parameters', _PARAMETER)})(?=\s*+\))",
+    re.DOTALL,
 )
 
 
@@ -318,7 +319,7 @@ Edit = tuple[int, int, str]
 """Edit of a text: start and stop of what is replaced, and the text in its place."""
 
 
-def edited(text: str, edits: Iterable[Edit]) -> str:
+def edit_text(text: str, edits: Iterable[Edit]) -> str:
     """Return `text` with each range (start, end) replaced."""
     parts: list[str] = []
     at = 0
@@ -410,4 +411,4 @@ class TokenPlaces:
             at -= 1
         if self.is_sign(at, ")"):
             at = next(place for place in range(at, -1, -1) if self.is_sign(place, "(")) - 1
-        return folded(self.tokens[at]) if at >= 0 else ""
+        return fold_name(self.tokens[at]) if at >= 0 else ""

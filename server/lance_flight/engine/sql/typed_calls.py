@@ -21,7 +21,7 @@ from lance_flight.engine.sql.checked_arithmetic import (
     ROUNDED,
     SIGNS,
     WHOLE,
-    computed,
+    compute_call,
     signature,
     with_checked_arithmetic,
     without_check,
@@ -33,7 +33,7 @@ from lance_flight.engine.sql.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.sql.date_functions import date_signature, date_type, dates
 from lance_flight.engine.sql.date_patterns import without_strftime
 from lance_flight.engine.sql.float_signs import without_unsigned
-from lance_flight.engine.sql.highlights import HIGHLIGHT, highlight_signature, highlight_type, highlighted
+from lance_flight.engine.sql.highlights import HIGHLIGHT, compute_highlights, highlight_signature, highlight_type
 from lance_flight.engine.sql.integer_casts import round_doubles, without_rounds
 from lance_flight.engine.sql.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.sql.json_functions import json_signature, json_type, json_values
@@ -41,7 +41,7 @@ from lance_flight.engine.sql.operand_types import OPERAND, Scopes
 from lance_flight.engine.sql.sort_keys import written_once
 from lance_flight.engine.sql.spellings import SHOWN_LAMBDA
 from lance_flight.engine.sql.text_lengths import without_lengths
-from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edit_text, tokenize
 from lance_flight.engine.sql.vector_functions import (
     COSINE_OR_SAME,
     DISTANCES,
@@ -102,8 +102,8 @@ def _distance(distance: Distance) -> TypedFunction:
     return TypedFunction(result, distance.compute, known_types)
 
 
-def _checked(word: str) -> TypedFunction:
-    return TypedFunction(lambda *_: signature(word)[1], partial(computed, word))
+def _check(word: str) -> TypedFunction:
+    return TypedFunction(lambda *_: signature(word)[1], partial(compute_call, word))
 
 
 FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
@@ -114,17 +114,17 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
-        **{word: _checked(word) for word in (*SIGNS, EXACT, WHOLE)},
+        **{word: _check(word) for word in (*SIGNS, EXACT, WHOLE)},
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         **{
             name: TypedFunction(
-                each.result, partial(each.made, name) if each.grows else each.values, each.signature, each.grows
+                each.result, partial(each.compute, name) if each.grows else each.values, each.signature, each.grows
             )
             for name, each in COMPUTED.items()
         },
-        HIGHLIGHT: TypedFunction(highlight_type, highlighted, highlight_signature),
+        HIGHLIGHT: TypedFunction(highlight_type, compute_highlights, highlight_signature),
     }
 )
 
@@ -165,10 +165,10 @@ class TypedCalls:
     @classmethod
     def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
         """Give every call of a typed function its own name, and guard the arguments of other calls."""
-        named, calls = _named(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
+        named, calls = _name_calls(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
         edits, guards = guard_edits(sql, tokenize(sql))
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
-        return cls(edited(sql, sorted([*named, *edits])), calls, tuple(guards), sql if is_written else None, copies)
+        return cls(edit_text(sql, sorted([*named, *edits])), calls, tuple(guards), sql if is_written else None, copies)
 
     @property
     def has_checks(self) -> bool:
@@ -187,8 +187,8 @@ class TypedCalls:
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
-        named, calls = _named(sql, _CHECKED, is_shared=True)
-        return replace(self, sql=edited(sql, named), calls={**self.calls, **calls})
+        named, calls = _name_calls(sql, _CHECKED, is_shared=True)
+        return replace(self, sql=edit_text(sql, named), calls={**self.calls, **calls})
 
     def operand_types(self) -> dict[str, pa.DataType]:
         """Return the types of the operands that were planned; that of a list is the one of a double in it."""
@@ -234,7 +234,7 @@ class TypedCalls:
                     register(found["name"], word, types)
 
 
-def _named(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:
+def _name_calls(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:
     """Return the edits that give the calls of some functions names of their own, and the function of each name."""
     tokens = tokenize(sql)
     shared: dict[tuple[str | int, ...], str] = {}

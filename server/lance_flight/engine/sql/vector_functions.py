@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from lance_flight.engine.sql.bounds import CLAUSES
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edited, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.arrow_types import is_string
 
@@ -235,7 +235,7 @@ def operator_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that write these operators as calls.
 
     >>> text = "SELECT 1 - (e <=> $1), a.e <-> [1.0] < 2 FROM a"
-    >>> edited(text, operator_edits(text, tokenize(text)))
+    >>> edit_text(text, operator_edits(text, tokenize(text)))
     'SELECT 1 - (__cosine_or_same(e , $1)), array_distance(a.e , [1.0]) < 2 FROM a'
     """
     places = list(_places(text, tokens)) if any(operator in text for operator in _OPERATORS) else []
@@ -280,7 +280,7 @@ def same_instead(sql: str, name: str) -> str:
     cursor.expect(",")
     other = cursor.until(")")
     new = f"(({one}) IS NOT DISTINCT FROM ({other}))"
-    return edited(sql, [(tokens[at].start, tokens[cursor.at].stop, new)])
+    return edit_text(sql, [(tokens[at].start, tokens[cursor.at].stop, new)])
 
 
 def _negated_edits(tokens: Sequence[Token], places: TokenPlaces) -> Iterator[Edit]:

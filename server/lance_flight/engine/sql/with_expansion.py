@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lance_flight.engine.sql.tokens import Kind, Token, closing_places, folded
+from lance_flight.engine.sql.tokens import Kind, Token, closing_places, fold_name
 from lance_flight.errors import SqlError
 
 MOST_EXPANDED = 2_000
@@ -25,7 +25,7 @@ class _Query:
 def check_expansion(tokens: Sequence[Token]) -> None:
     """Refuse a statement that reads too many relations when it is expanded; `SqlError` names one of its WITH queries.
 
-    >>> from lance_flight.engine.sql.tokens import tokenize, folded
+    >>> from lance_flight.engine.sql.tokens import tokenize, fold_name
     >>> check_expansion(tokenize("WITH a AS (SELECT 1) SELECT * FROM a"))
     """
     queries = list(with_queries(tokens))
@@ -63,7 +63,7 @@ def with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
             if tokens[before].is_sign(")"):
                 before = opening.get(before, 0) - 1
             if before >= 0 and tokens[before].kind in (Kind.WORD, Kind.NAME):
-                yield _Query(folded(tokens[before]), opened, closing[opened])
+                yield _Query(fold_name(tokens[before]), opened, closing[opened])
 
 
 def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:
@@ -74,6 +74,6 @@ def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, 
         if token.kind in (Kind.WORD, Kind.NAME):
             before = tokens[place - 1] if place else None
             if before is not None and (before.word in {"FROM", "JOIN"} or before.is_sign(",")):
-                known = named.get(folded(token))
+                known = named.get(fold_name(token))
                 count += known if known is not None else before.word in {"FROM", "JOIN"}
     return max(count, 1)

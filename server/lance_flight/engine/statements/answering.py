@@ -11,7 +11,7 @@ from datafusion import DataFrame
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
 from lance_flight.engine.query.search.arguments import without_vectors
-from lance_flight.engine.query.session import QuerySession, shaped
+from lance_flight.engine.query.session import QuerySession, shape_batches
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
@@ -37,7 +37,7 @@ class RowByRow:
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.first.batches()
         for place in range(self.others.num_rows):
-            yield from shaped(self.answer_to(self.others.slice(place, 1)).batches(), self.schema)
+            yield from shape_batches(self.answer_to(self.others.slice(place, 1)).batches(), self.schema)
 
 
 def answer_by_rows(statement: RowsStatement, parameters: pa.RecordBatch | None, answer_to: AnswerTo) -> Answer:

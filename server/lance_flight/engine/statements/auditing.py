@@ -15,7 +15,7 @@ INGEST = "INGEST"
 
 
 @contextmanager
-def recorded(statement: Statement, subject: Subject) -> Iterator[None]:
+def record_statement(statement: Statement, subject: Subject) -> Iterator[None]:
     """Record a statement that defines or maintains something before the block runs it, and once more with its error if that fails."""
     name = statement.defined
     if name is None or not audit.trail.is_on:

@@ -53,7 +53,7 @@ class Changes:
 
     def policy(self, writing: frozenset[Privilege], name: TableName) -> RowPolicy:
         """Return the row policy of writes to a table, or to a branch of one."""
-        governing = self.root.governing(name)
+        governing = self.root.governing_table(name)
         policy = self.access.rows(writing, governing)
         if Privilege.SELECT in writing:
             self.access.check_all_columns(governing, "rows are replaced as a whole")

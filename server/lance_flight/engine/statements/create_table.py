@@ -95,7 +95,7 @@ class CreateTable(ChangeStatement):
         return cls(
             table=table,
             columns=columns,
-            properties=TableProperties.maintained(options, partitioned_by),
+            properties=TableProperties.with_maintenance(options, partitioned_by),
             if_not_exists=if_not_exists,
             replace=is_replacing,
             query=query,
@@ -109,7 +109,7 @@ class CreateTable(ChangeStatement):
     def defined(self) -> str:
         return str(table_name(self.table))
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         if self.is_temporary:
             return ()
         return on(table_name(self.table), *(MAKING if self.query is not None else (Privilege.DDL,)))

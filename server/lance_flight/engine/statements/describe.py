@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
@@ -21,7 +21,7 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import dotted
+from lance_flight.model.schema_changes import show_path
 from lance_flight.model.type_names import column_type_name
 
 DESCRIBE_SCHEMA = pa.schema(
@@ -61,7 +61,9 @@ class Describe(RowsStatement):
         if view is not None:
             return _ColumnsOfView(view.columns)
         session.tables.table(name)
-        return _Columns(session.tables, name, partial(session.access.described, table=session.root.governing(name)))
+        return _Columns(
+            session.tables, name, partial(session.access.visible_schema, table=session.root.governing_table(name))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class DescribeNamespace(RowsStatement):
             return _PropertiesOfSchema(session.root, listed)
         described = self._properties(session.tables, session.db_schema)
         session.tables.table(described.table)
-        session.access.check_all_rows(Privilege.SELECT, session.root.governing(described.table))
+        session.access.check_all_rows(Privilege.SELECT, session.root.governing_table(described.table))
         return described
 
     def _properties(self, tables: Root | SqlTransaction, db_schema: str) -> _Properties:
@@ -129,7 +131,7 @@ class _Columns:
     def batches(self) -> Iterator[pa.RecordBatch]:
         snapshot = self.tables.read(self.table, lambda table: table.snapshot())
         shown = self.described(snapshot.schema)
-        yield from _described(
+        yield from _describe_columns(
             shown.arrow, shown.ids if snapshot.is_partitioned else {}, _uses(snapshot), shown.comments
         )
 
@@ -143,7 +145,7 @@ class _ColumnsOfView:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from _described(self.columns, {}, {}, {})
+        yield from _describe_columns(self.columns, {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class _Properties:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        found = self.tables.read(self.table, lambda table: partitioned(table).describe(self.path))
+        found = self.tables.read(self.table, lambda table: require_partitions(table).describe(self.path))
         listed = [{"property": name, "value": value} for name, value in found.items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
@@ -176,7 +178,7 @@ class _PropertiesOfSchema:
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
 
-def _described(
+def _describe_columns(
     fields: Iterable[pa.Field], ids: Mapping[str, int], uses: Mapping[str, str], comments: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows about columns, by their names' field ids, partitionings and comments."""
@@ -201,6 +203,6 @@ def _uses(snapshot: Snapshot) -> dict[str, str]:
         for number in field.source_ids:
             path = snapshot.schema.source_paths.get(number)
             if path is not None:
-                inside = f" of {dotted(path)}" if len(path) > 1 else ""
+                inside = f" of {show_path(path)}" if len(path) > 1 else ""
                 uses.setdefault(path[0], []).append(f"{field.field_id}: {field.rule.type}{inside}")
     return {name: ", ".join(listed) for name, listed in uses.items()}

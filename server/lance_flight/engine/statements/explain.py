@@ -56,7 +56,7 @@ class Explain(RowsStatement):
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         if self.change is None:
             return _Plans(session, session.frame(self.sql, parameters), self.analyze)
-        change = self.change.resolved(session)
+        change = self.change.resolve(session)
         frame = session.frame(change.query_in(session).sql, parameters)
         change.narrow(session, frame)
         return _Plans(session, frame, self.analyze)

@@ -79,10 +79,10 @@ class CreateIndex(TableStatement, ChangeStatement):
         namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
         if called not in known:
-            run, watch = _watched(namespace, changes.watch)
+            run, watch = _watch_builds(namespace, changes.watch)
             build = partial(create_index, namespace, self.rules, changes.watch, run=run, watch=watch)
             # A statement that is cancelled is over at once; its work ends at its next check, which tables that are done survive.
-            changes.cancellation.awaited(build)
+            changes.cancellation.run_in_thread(build)
         elif not self.if_not_exists:
             name = table_name(self.table).name
             raise AlreadyExists(f"table {name!r} has an index {called!r}; REINDEX brings it up to date")
@@ -122,7 +122,7 @@ class DropIndex(TableStatement, ChangeStatement):
 _NOT_CHANGED = "indices are not made or dropped"
 
 
-def _watched(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
+def _watch_builds(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
     """Return what builds segments of a table, and what is told of them, so that the statement of a watch can be cancelled."""
     if watch is None:
         return THREADS, UNWATCHED

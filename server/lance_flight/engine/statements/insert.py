@@ -30,7 +30,7 @@ from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.row_changes import RETURNING, assigned, end
+from lance_flight.engine.writes.row_changes import RETURNING, convert_assigned, end
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
 
@@ -86,7 +86,7 @@ class Insert(ChangeStatement):
         end(cursor)
         return cls(table=table, columns=columns, query=query, overwrite=overwrite, is_by_name=is_by_name)
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
@@ -119,7 +119,7 @@ class Insert(ChangeStatement):
         bound = _bound_rows(self.query, changes.parameters)
         if bound is not None:
             self._check_width(bound.num_columns, target)
-            yield assigned(bound.rename_columns(target.names), target)
+            yield convert_assigned(bound.rename_columns(target.names), target)
             return
         for binding, piece in ((binding, piece) for binding in changes.bindings() for piece in pieces(self.query)):
             session = changes.new_session(transaction, None)
@@ -129,11 +129,11 @@ class Insert(ChangeStatement):
             self._check_width(len(source), target)
             session.prepare(frame)
             for batch in division.rows(session, frame, source):
-                yield assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+                yield convert_assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
     def _check_source(self, session: QuerySession) -> None:
         """Refuse rows that are read from the target itself through masks, which would take the place of values."""
-        name = session.root.governing(table_name(self.table))
+        name = session.root.governing_table(table_name(self.table))
         if name in session.named.masked:
             raise Refused(
                 f"INSERT INTO {name.name} would store masked values of {name.name} itself; expected SELECT on its columns"  # noqa: S608 - a message

@@ -75,7 +75,7 @@ class Statement(ABC):
         return None
 
     @abstractmethod
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         """List the privileges that the statement needs on all rows of tables; `own` are its session's temporary tables, which need none.
 
         Tables that are read, and rows that are changed, are checked where they are opened; names that tables are given or
@@ -97,7 +97,7 @@ class TableStatement(Statement):
     def defined(self) -> str | None:
         return str(table_name(self.table))
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return on(table_name(self.table), *self.needs)
 
 
@@ -139,7 +139,7 @@ class RowsStatement(Statement):
         """Return the table whose rows are needed with their addresses, and the privileges used on them."""
         return None, frozenset()
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
     @abstractmethod
@@ -204,7 +204,7 @@ class SessionStatement(Statement):
 
     __slots__ = ()
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
     @abstractmethod
@@ -212,8 +212,8 @@ class SessionStatement(Statement):
         """Carry it out; how many things were affected."""
 
 
-def permitted(statement: S, access: Access, root: Root) -> S:
+def check_privileges(statement: S, access: Access, root: Root) -> S:
     """Check the privileges of a statement as far as they are known before its tables are opened, and return the statement."""
-    for privilege, table in statement.required(access.own):
-        access.check_all_rows(privilege, root.governing(table))
+    for privilege, table in statement.required_privileges(access.own):
+        access.check_all_rows(privilege, root.governing_table(table))
     return statement

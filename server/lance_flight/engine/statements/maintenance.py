@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
 from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.namespace import partitioned
+from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.table import Table
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.query.policies.access import Privilege
@@ -46,7 +46,7 @@ class OperationStatement(MaintenanceStatement):
         operation, does = OPERATIONS[self.name], DOING[self.name]
         rules = does.rules_of(self.given)
         if operation.not_plain:
-            partitioned(table, operation.not_plain)
+            require_partitions(table, operation.not_plain)
         work = OperationWork()
         if progress is not None:
             run = runner_beside_queries(progress, is_remote=table.store.is_remote)

@@ -17,7 +17,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.escapes import without_escapes
 from lance_flight.engine.sql.foreign_functions import instead_of
 from lance_flight.engine.sql.long_values import insert_head
-from lance_flight.engine.sql.rewriting import numbered
+from lance_flight.engine.sql.rewriting import number_parameters
 from lance_flight.engine.sql.select_into import without_into
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.registry import STATEMENTS
@@ -57,7 +57,7 @@ def parse(
 
 def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
     sql = without_escapes(sql)
-    text = without_into(numbered(sql))
+    text = without_into(number_parameters(sql))
     if text.startswith("CREATE") and not sql.startswith("CREATE"):
         sent, first = text, 0
     head = insert_head(text)

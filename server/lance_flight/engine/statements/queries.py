@@ -16,7 +16,7 @@ from lance_flight.engine.sql import references, substrait
 from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.pivots import PIVOTS
-from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import LimitExceeded
 from lance_flight.model.type_names import type_name
@@ -99,7 +99,7 @@ class Summarize(RowsStatement):
     @classmethod
     def read(cls, cursor: Cursor) -> Summarize:
         if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(", *PIVOTS)):
-            return cls(enclosed(query_text(cursor)))
+            return cls(enclose(query_text(cursor)))
         start = cursor.at
         references.table(cursor)
         read_version(cursor)  # which the query reads again
@@ -114,7 +114,7 @@ class Summarize(RowsStatement):
             )
         aggregates = ["count(*) AS rows"]
         for place, field in enumerate(columns):
-            found = _aggregates(quoted(field.name), field.type)
+            found = _aggregates(quote_parts(field.name), field.type)
             aggregates += [f"{expression} AS {name}_{place}" for name, expression in found.items()]
         query = f"SELECT {', '.join(aggregates)} FROM {self.relation} AS source"  # noqa: S608 - as above
         return _Summary(PlannedQuery.of(session, query, parameters), columns)

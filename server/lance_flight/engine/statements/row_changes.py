@@ -20,7 +20,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table_name
+from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, ChangeStatement, Required, TableStatement
 from lance_flight.engine.writes.row_changes import (
@@ -133,10 +133,10 @@ class RowChange(TargetChange):
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         """Restrict what `frame`, its query, reads of the target, before it is run."""
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
-    def resolved(self, session: QuerySession) -> Self:
+    def resolve(self, session: QuerySession) -> Self:
         """Return the statement with what it leaves to the definition of its target."""
         return self
 
@@ -151,7 +151,7 @@ class RowChange(TargetChange):
         table = transaction.table(self.target_name)
         if self.rewrites:
             what = f"{self.label.upper()} writes whole rows"
-            session.access.check_all_columns(session.root.governing(self.target_name), what)
+            session.access.check_all_columns(session.root.governing_table(self.target_name), what)
         return WritableTable(table, transaction)
 
     def change(
@@ -165,7 +165,7 @@ class RowChange(TargetChange):
         if self.remembers_reads:
             transaction.remember_reads()
         session = changes.new_session(transaction, self.target_name, self.changing)
-        statement = self.resolved(session)
+        statement = self.resolve(session)
         find = partial(RowDelta, session, statement, statement.query_in(session), parameters)
         return WritableTable(table, transaction, policy).change(find)
 
@@ -173,7 +173,7 @@ class RowChange(TargetChange):
         session = changes.new_session(
             changes.transaction or SqlTransaction(changes.root), self.target_name, self.changing
         )
-        query = self.resolved(session).query_in(session)
+        query = self.resolve(session).query_in(session)
         session.frame(query.sql)
         return parameter_schema(sql, {**session.wanted_types(), **query.parameter_types})
 
@@ -272,7 +272,7 @@ class Merge(Merging, RowChange):
         inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in self.clauses)
         return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
 
-    def resolved(self, session: QuerySession) -> Merge:
+    def resolve(self, session: QuerySession) -> Merge:
         if self.on:
             return self
         key = self.writable(session).primary_key
@@ -280,7 +280,7 @@ class Merge(Merging, RowChange):
             raise SqlError(
                 f"table {self.target_name.name!r} has no primary key; expected ON condition, or ALTER TABLE … ADD PRIMARY KEY"
             )
-        equal = [f"{quoted(self.target.alias, name)} = {quoted(self.source_alias, name)}" for name in key]
+        equal = [f"{quote_parts(self.target.alias, name)} = {quote_parts(self.source_alias, name)}" for name in key]
         return replace(self, on=" AND ".join(equal))
 
     def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
@@ -356,13 +356,13 @@ class Upsert(RowChange):
             raise SqlError(
                 f"the key {left_out[0]!r} of ON CONFLICT is not among the columns of the INSERT: {', '.join(columns)}"
             )
-        source, named = enclosed(self.query_sql), ", ".join(map(quoted, columns))
+        source, named = enclose(self.query_sql), ", ".join(map(quote_parts, columns))
         if self.assignments is None:
             # Of new rows with one key the first is kept; NULL is equal to no key.
-            unknown = " OR ".join(f"{quoted(key)} IS NULL" for key in keys)
-            place = f"row_number() OVER (PARTITION BY {', '.join(map(quoted, keys))})"
-            source = f"(SELECT * FROM {source} AS {quoted(EXCLUDED)} ({named}) QUALIFY {unknown} OR {place} = 1)"  # noqa: S608 - quoted
-        insert = tuple(Assignment(name, quoted(EXCLUDED, name)) for name in columns)
+            unknown = " OR ".join(f"{quote_parts(key)} IS NULL" for key in keys)
+            place = f"row_number() OVER (PARTITION BY {', '.join(map(quote_parts, keys))})"
+            source = f"(SELECT * FROM {source} AS {quote_parts(EXCLUDED)} ({named}) QUALIFY {unknown} OR {place} = 1)"  # noqa: S608 - quoted
+        insert = tuple(Assignment(name, quote_parts(EXCLUDED, name)) for name in columns)
         update = insert if self.assignments == () else self.assignments
         clauses = [MergeClause(matched=Matched.SOURCE_ONLY, condition=None, assignments=insert)]
         if update is not None:
@@ -372,7 +372,7 @@ class Upsert(RowChange):
             source=source,
             source_alias=EXCLUDED,
             source_columns=columns,
-            on=" AND ".join(f"{quoted(self.target.alias, key)} = {quoted(EXCLUDED, key)}" for key in keys),
+            on=" AND ".join(f"{quote_parts(self.target.alias, key)} = {quote_parts(EXCLUDED, key)}" for key in keys),
             clauses=tuple(clauses),
         )
 
@@ -399,7 +399,7 @@ def read_conflict(cursor: Cursor, into: TableRef, columns: tuple[str, ...] | Non
 def _source(cursor: Cursor) -> tuple[str, str]:
     """Read the source of a MERGE: its text without the alias, and the name by which the statement refers to it."""
     if cursor.peek("("):
-        relation = cursor.bracketed()
+        relation = cursor.read_bracket()
         called = alias(cursor, "ON", "WHEN")
         if called is None:
             raise cursor.error("a name for the source")

@@ -37,7 +37,7 @@ class CreateSchema(ChangeStatement):
     def defined(self) -> str:
         return self.db_schema
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
     def run(self, changes: Changes) -> int:
@@ -77,7 +77,7 @@ class DropSchema(ChangeStatement):
     def defined(self) -> str:
         return self.db_schema
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return ()
 
     def run(self, changes: Changes) -> int:

@@ -20,11 +20,11 @@ from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, enclosed, quoted, table_name, text_literal
+from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name, text_literal
 from lance_flight.engine.statements import settings
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.writes import maintenance_options
-from lance_flight.engine.writes.definitions import partitioning
+from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.schema import NamespaceSchema
@@ -188,13 +188,13 @@ class ShowMetadata(RowsStatement):
         # A table without partitions is refused by its name here.
         session.frame(f"{self._query()} LIMIT 0")
         name = table_name(self.table)
-        condition = f"SELECT 1 FROM {quoted(name.db_schema, name.name)} WHERE {enclosed(self.read_by)}"  # noqa: S608 - planned, never run
+        condition = f"SELECT 1 FROM {quote_parts(name.db_schema, name.name)} WHERE {enclose(self.read_by)}"  # noqa: S608 - planned, never run
         read = self.read_by if self.is_query else condition
         return _ReadPartitions(session, session.frame(read, parameters), f"{name.db_schema}.{name.name}")
 
     def _query(self) -> str:
         name = table_name(self.table)
-        listed = quoted(name.db_schema, f"{name.name}${self.metadata}")
+        listed = quote_parts(name.db_schema, f"{name.name}${self.metadata}")
         return f"SELECT * FROM {listed}" + (f" WHERE {self.where}" if self.where is not None else "")  # noqa: S608 - quoted above
 
 
@@ -248,7 +248,7 @@ class ShowCreateTable(RowsStatement):
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         session.tables.table(table_name(self.table))
         name = table_name(self.table)
-        described = partial(session.access.described, table=session.root.governing(name))
+        described = partial(session.access.visible_schema, table=session.root.governing_table(name))
         return _Definition(session.tables, name, described)
 
 
@@ -271,7 +271,7 @@ class ShowCreateView(RowsStatement):
         found = PlannedQuery.of(session, f"SELECT table_name {listed}")
         if not any(batch.num_rows for batch in found.batches()):
             raise NotFound(f"no view {name.name!r}; SHOW VIEWS lists those that there are")
-        start = f"CREATE VIEW {quoted(name.db_schema, name.name)} AS "
+        start = f"CREATE VIEW {quote_parts(name.db_schema, name.name)} AS "
         query = (
             f"SELECT table_catalog, table_schema, table_name, {text_literal(start)} || view_definition AS definition"
             f" {listed}"
@@ -308,10 +308,10 @@ def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) 
     fields = tuple(field for field in snapshot.current_spec.fields if left_out.isdisjoint(field.source_ids))
     lines = [_column(field, schema) for field in schema.plain]
     if schema.primary_key:
-        lines.append(f"PRIMARY KEY ({', '.join(map(quoted, schema.primary_key))})")
-    clauses = [f"CREATE TABLE {quoted(name.db_schema, name.name)} (\n  " + ",\n  ".join(lines) + "\n)"]
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote_parts, schema.primary_key))})")
+    clauses = [f"CREATE TABLE {quote_parts(name.db_schema, name.name)} (\n  " + ",\n  ".join(lines) + "\n)"]
     if snapshot.is_partitioned and fields:
-        clauses.append(f"PARTITIONED BY ({partitioning(replace(snapshot.current_spec, fields=fields), schema)})")
+        clauses.append(f"PARTITIONED BY ({show_partitioning(replace(snapshot.current_spec, fields=fields), schema)})")
     if schema.comment is not None:
         clauses.append(f"COMMENT {text_literal(schema.comment)}")
     options = {"stable_row_ids": "true"} if snapshot.has_stable_row_ids else {}
@@ -327,9 +327,7 @@ def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     comment = schema.comments.get(field.name)
     said = "" if comment is None else f" COMMENT {text_literal(comment)}"
     null = "" if field.nullable else " NOT NULL"
-    return (
-        f"{quoted(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{said}"
-    )
+    return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{said}"
 
 
 def _default(field: pa.Field, schema: NamespaceSchema) -> str:

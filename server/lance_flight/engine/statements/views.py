@@ -14,8 +14,8 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references, typed_calls
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.qualified_names import qualified
-from lance_flight.engine.sql.references import TableRef, quoted, table_name
+from lance_flight.engine.sql.qualified_names import qualify_names
+from lance_flight.engine.sql.references import TableRef, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
@@ -55,7 +55,7 @@ class CreateView(ChangeStatement):
     def defined(self) -> str:
         return str(table_name(self.view))
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         return on(table_name(self.view), Privilege.DDL)
 
     def run(self, changes: Changes) -> int:
@@ -87,11 +87,11 @@ class CreateView(ChangeStatement):
             raise SchemaError(
                 f"view {name.name!r}", [f"column {column!r} is there twice; expected aliases" for column in repeated]
             )
-        query = qualified(self.query, session.db_schema)
-        listed = ", ".join(map(quoted, columns))
+        query = qualify_names(self.query, session.db_schema)
+        listed = ", ".join(map(quote_parts, columns))
         # What has no name in the query is called after its plan, which may be another one when the view is read.
         is_listed = self.columns or not all(map(str.isidentifier, columns))
-        called = quoted(name.name) + (f" ({listed})" if is_listed else "")
+        called = quote_parts(name.name) + (f" ({listed})" if is_listed else "")
         sql = f"SELECT {listed} FROM ({query}\n) AS {called}"  # noqa: S608 - quoted
         _check_names(name, session, sql)
         _check_itself(name, session)

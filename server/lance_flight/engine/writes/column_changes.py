@@ -21,7 +21,7 @@ from lance_flight.engine.writes.computed_columns import (
     PythonFunction,
     SqlExpression,
     Values,
-    computed,
+    read_computation,
     stored_default,
     type_of,
 )
@@ -35,11 +35,11 @@ from lance_flight.model.schema_changes import (
     SchemaChange,
     SetNullable,
     WidenColumn,
-    changed,
+    apply_changes,
     check_kept_key,
-    dotted,
     encoded_comment,
     midway,
+    show_path,
 )
 from lance_flight.model.spec import Expression
 
@@ -75,7 +75,7 @@ def added_column(
     kind, marks = column_type(text)
     said = encoded_comment(comment)
     if said is not None and len(path) > 1:
-        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no comment")
+        raise Unsupported(f"column {show_path(path)!r} is inside another one and can have no comment")
     return AddColumn(
         path=path,
         type=kind,
@@ -124,7 +124,7 @@ class _Changing:
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
         before, changes = snapshot.schema, [change.change for change in self.changes]
-        after = changed(before, *changes)
+        after = apply_changes(before, *changes)
         check_kept_key(before, after)
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
@@ -135,7 +135,7 @@ class _Changing:
             now = midway(now, change.change)
             if isinstance(change.change, AddColumn):
                 # Expressions are over the columns that there are before the statement.
-                made |= computed(before, now, change.change, change.values)
+                made |= read_computation(before, now, change.change, change.values)
         return SchemaStep(before=before, after=after, computed=made), self.said
 
 
@@ -167,21 +167,21 @@ def _check_rows(root: Root, name: TableName, snapshot: Snapshot, now: NamespaceS
     match column.change:
         case SetNullable(path=path, nullable=False):
             numbers = {known: number for number, (known, _) in now.paths.items()}
-            conditions = _nulls(snapshot.schema, path, numbers[dotted(path)])
+            conditions = _nulls(snapshot.schema, path, numbers[show_path(path)])
         case AddColumn(path=path, nullable=False, default=None) if column.values is None:
             conditions = "TRUE"
         case _:
             return
     count = _count(root, name, snapshot, conditions)
     if count:
-        raise DataError(f"column {dotted(path)!r} cannot be NOT NULL: it is NULL in {count} rows of {name.name!r}")
+        raise DataError(f"column {show_path(path)!r} cannot be NOT NULL: it is NULL in {count} rows of {name.name!r}")
 
 
 def _nulls(schema: NamespaceSchema, path: Path, number: int) -> str:
     """Return the condition that a nested field is NULL and the struct around it is not; `path` is what it is called now."""
     found = schema.source_paths.get(number)
     if found is None:
-        raise Unsupported(f"column {dotted(path)!r} is inside a list or map, where NULL cannot be looked for")
+        raise Unsupported(f"column {show_path(path)!r} is inside a list or map, where NULL cannot be looked for")
     places = list(_places(found))
     return " AND ".join([f"{places[-1]} IS NULL", *(f"{above} IS NOT NULL" for above in places[:-1])])
 

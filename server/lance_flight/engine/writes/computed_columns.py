@@ -16,7 +16,7 @@ from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
 from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.json_documents import documents, is_json
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import AddColumn, Path, dotted
+from lance_flight.model.schema_changes import AddColumn, Path, show_path
 
 _PROBES = 2
 _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
@@ -40,7 +40,7 @@ class PythonFunction:
 Values = SqlExpression | PythonFunction
 
 
-def computed(
+def read_computation(
     before: NamespaceSchema, after: NamespaceSchema, column: AddColumn, values: Values | None
 ) -> dict[int, Computed]:
     """Return the computation of a new column's values, by its field id; empty for one that is NULL everywhere.
@@ -50,7 +50,7 @@ def computed(
     if values is None:
         return _default(after, column)
     if len(column.path) > 1:
-        raise Unsupported(f"column {dotted(column.path)!r} is inside another one and cannot be computed")
+        raise Unsupported(f"column {show_path(column.path)!r} is inside another one and cannot be computed")
     names = _sources(values, before)
     if isinstance(values, SqlExpression):
         _probe(values, names, column, before)
@@ -76,16 +76,16 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
     if text is None:
         return None
     if len(path) > 1:
-        raise Unsupported(f"column {dotted(path)!r} is inside another one and can have no default")
-    check_steady(f"the default of {dotted(path)!r}", text)
-    value = _computed_as(pa.field(dotted(path), kind), text, _ONE_ROW)[0]
+        raise Unsupported(f"column {show_path(path)!r} is inside another one and can have no default")
+    check_steady(f"the default of {show_path(path)!r}", text)
+    value = _computed_as(pa.field(show_path(path), kind), text, _ONE_ROW)[0]
     try:
         kept = str(value.cast(pa.utf8()))
         same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         same = False
     if not same:
-        raise Unsupported(f"the default {text} of column {dotted(path)!r} ({kind}) cannot be kept as text")
+        raise Unsupported(f"the default {text} of column {show_path(path)!r} ({kind}) cannot be kept as text")
     return kept
 
 
@@ -109,11 +109,11 @@ def _sources(values: Values, schema: NamespaceSchema) -> list[str]:
 
 
 def _probe(values: SqlExpression, names: Sequence[str], column: AddColumn, schema: NamespaceSchema) -> None:
-    check_steady(f"the expression of {dotted(column.path)!r}", values.sql)
+    check_steady(f"the expression of {show_path(column.path)!r}", values.sql)
     nulls = [pa.nulls(_PROBES, schema.arrow.field(name).type) for name in names]
     if len(_computed_as(_field(column), values.sql, _batch(names, nulls, _PROBES))) != _PROBES:
         raise SchemaError(
-            "column", [f"the expression of {dotted(column.path)!r} is an aggregate; expected a value for each row"]
+            "column", [f"the expression of {show_path(column.path)!r} is an aggregate; expected a value for each row"]
         )
 
 
@@ -128,7 +128,7 @@ def _values(
             what, found = "function", _call_checked(call, batch, column)
     check_vectors(_field(column), found)
     if not column.nullable and found.null_count:
-        raise DataError(f"column {dotted(column.path)!r} is NOT NULL and its {what} gives NULL")
+        raise DataError(f"column {show_path(column.path)!r} is NOT NULL and its {what} gives NULL")
     return found
 
 
@@ -140,7 +140,7 @@ def _computed_as(field: pa.Field, sql: str, columns: pa.RecordBatch) -> pa.Array
 
 
 def _field(column: AddColumn) -> pa.Field:
-    return pa.field(dotted(column.path), column.type)
+    return pa.field(show_path(column.path), column.type)
 
 
 def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBatch, column: AddColumn) -> pa.Array:
@@ -149,14 +149,14 @@ def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBa
     try:
         found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
         flat = contiguous(found)
-        cast = documents(flat, dotted(column.path)) if is_json(column.type) else flat.cast(column.type)
+        cast = documents(flat, show_path(column.path)) if is_json(column.type) else flat.cast(column.type)
     except (pa.ArrowException, TypeError) as exc:
         raise DataError(
-            f"the function for column {dotted(column.path)!r} returned what is no {column.type}: {exc}"
+            f"the function for column {show_path(column.path)!r} returned what is no {column.type}: {exc}"
         ) from exc
     if len(cast) != batch.num_rows:
         raise DataError(
-            f"the function for column {dotted(column.path)!r} returned {len(cast)} values for {batch.num_rows} rows"
+            f"the function for column {show_path(column.path)!r} returned {len(cast)} values for {batch.num_rows} rows"
         )
     return cast
 

@@ -17,7 +17,7 @@ from lance_flight.engine.sql.functions import check_expression, inner_context, r
 from lance_flight.engine.sql.plan_messages import plain_message
 from lance_flight.engine.sql.positions import with_sent_position
 from lance_flight.engine.sql.rewriting import sql_type
-from lance_flight.engine.sql.tokens import QUOTED, Token, edited, tokenize
+from lance_flight.engine.sql.tokens import QUOTED, Token, edit_text, tokenize
 from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError, SqlError
@@ -35,7 +35,7 @@ from lance_flight.model.schema import (
     check_schema,
     is_blob,
 )
-from lance_flight.model.schema_changes import annotated, dotted
+from lance_flight.model.schema_changes import annotate, show_path
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Transform
 from lance_flight.planning.predicates import Column
@@ -168,7 +168,7 @@ def arrow_schema(
         raise SchemaError("CREATE TABLE", problems)
     comments = {column.name: column.comment for column in columns} | {None: comment}
     said = {name: text for name, text in comments.items() if text is not None}
-    return annotated(pa.schema(fields), said, primary_key) if said or primary_key else pa.schema(fields)
+    return annotate(pa.schema(fields), said, primary_key) if said or primary_key else pa.schema(fields)
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
@@ -219,7 +219,7 @@ def _planned_type(text: str) -> pa.DataType:
     tokens = tokenize(text)
     check_bounds(text, tokens)
     context, halves = inner_context(), _halves(tokens)
-    known = edited(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
+    known = edit_text(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
     query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
         found = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
@@ -334,11 +334,11 @@ def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionD
     if [f.derivation for f in asked.fields] != [f.derivation for f in current.fields] or not named <= {
         f.field_id for f in current.fields
     }:
-        says, has = (partitioning(spec, snapshot.schema) for spec in (asked, current))
+        says, has = (show_partitioning(spec, snapshot.schema) for spec in (asked, current))
         raise SpecError("partition_by", [f"table {name!r} is there already and partitioned by {has}; got {says}"])
 
 
-def partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
+def show_partitioning(spec: PartitionSpec, schema: NamespaceSchema) -> str:
     """Render the fields of a spec over the columns of `schema` in the syntax of PARTITIONED BY."""
     return ", ".join(_format_field(field, schema) for field in spec.fields)
 
@@ -351,7 +351,7 @@ def _format_field(field: PartitionField, schema: NamespaceSchema) -> str:
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:
-    problems = [_missing(schema, path) for path in definition.columns if path not in schema.source_ids]
+    problems = [_why_missing(schema, path) for path in definition.columns if path not in schema.source_ids]
     unusable = column_name_problem(partition_column(field_id))
     if problems or unusable is not None:
         raise SpecError(field_id, problems if unusable is None else [*problems, unusable])
@@ -372,17 +372,17 @@ def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> 
     )
 
 
-def _missing(schema: NamespaceSchema, path: Path) -> str:
+def _why_missing(schema: NamespaceSchema, path: Path) -> str:
     """Return the reason why a partition field cannot be computed from a path."""
     depth = next(depth for depth in range(1, len(path) + 1) if path[:depth] not in schema.source_ids)
     if depth > 1:
         above = schema.sources[schema.source_ids[path[: depth - 1]]].field
         if not pa.types.is_struct(above.type):
-            return f"{dotted(path)} is inside {dotted(path[: depth - 1])}, a {above.type}; expected a field inside structs alone"
+            return f"{show_path(path)} is inside {show_path(path[: depth - 1])}, a {above.type}; expected a field inside structs alone"
     known = [
-        dotted(some) for some in schema.source_ids if some[: depth - 1] == path[: depth - 1] and len(some) == depth
+        show_path(some) for some in schema.source_ids if some[: depth - 1] == path[: depth - 1] and len(some) == depth
     ]
-    return str(NotFound.named("column", dotted(path[:depth]), known))
+    return str(NotFound.named("column", show_path(path[:depth]), known))
 
 
 def _default_name(definition: PartitionDef) -> str:

@@ -65,19 +65,19 @@ class TableProperties:
     policy: Mapping[str, PolicyValue | None] = field(default_factory=dict)
 
     @classmethod
-    def maintained(cls, options: Mapping[str, object], partitioned_by: tuple[PartitionDef, ...]) -> Self:
+    def with_maintenance(cls, options: Mapping[str, object], partitioned_by: tuple[PartitionDef, ...]) -> Self:
         """Build the properties of a new table with the options of WITH, those of its maintenance among them."""
         policy = {name: value for name, value in options.items() if name in maintenance_options.NAMES}
         rest = {name: value for name, value in options.items() if name not in policy}
         made = cls(partitioned_by=partitioned_by, policy=maintenance_options.parse_options(policy, may_reset=False))
-        return made.having(rest, more=f", or of its maintenance {', '.join(maintenance_options.NAMES)}")
+        return made.with_options(rest, more=f", or of its maintenance {', '.join(maintenance_options.NAMES)}")
 
     @classmethod
     def by(cls, fields: str | None) -> Self:
         """Build the properties of a table partitioned by a list of fields as in PARTITIONED BY (…); of a plain one without."""
         return cls(partitioned_by=parse_partition_by(fields) if fields else ())
 
-    def having(self, options: Mapping[str, object], known: Sequence[str] = OPTIONS, more: str = "") -> Self:
+    def with_options(self, options: Mapping[str, object], known: Sequence[str] = OPTIONS, more: str = "") -> Self:
         """Return the properties with the options of WITH; raise `InvalidInput` for an unknown one, listing the `known` ones and `more`."""
         for name in options:
             if name not in OPTIONS:
@@ -122,7 +122,9 @@ class IngestOptions:
         if overwrite is not None and overwrite not in _OVERWRITES:
             raise InvalidInput(f"{OVERWRITE} is {overwrite!r}; expected {', '.join(_OVERWRITES)}")
         return cls(
-            properties=TableProperties.by(fields).having(rest, known=(PARTITION_BY, *OPTIONS, OVERWRITE, COMMIT_ID)),
+            properties=TableProperties.by(fields).with_options(
+                rest, known=(PARTITION_BY, *OPTIONS, OVERWRITE, COMMIT_ID)
+            ),
             overwrites=_OVERWRITES[overwrite or "nothing"],
             commit_id=None if commit_id is None else checked_id(commit_id),
         )
@@ -154,7 +156,7 @@ def with_vectors(schema: pa.Schema, rows: Iterable[pa.Table]) -> tuple[pa.Schema
         field.with_type(pa.list_(field.type.value_type, lengths[field.name])) if field.name in lengths else field
         for field in schema
     ]
-    return pa.schema(fields, schema.metadata), chain(first, _checked(rest, lengths))
+    return pa.schema(fields, schema.metadata), chain(first, _check_rows(rest, lengths))
 
 
 def _is_list_of_floats(kind: pa.DataType) -> bool:
@@ -182,7 +184,7 @@ def _length(columns: list[pa.ChunkedArray]) -> int | None:
     return length if length >= _SHORTEST else None
 
 
-def _checked(rows: Iterator[pa.Table], lengths: Mapping[str, int]) -> Iterator[pa.Table]:
+def _check_rows(rows: Iterator[pa.Table], lengths: Mapping[str, int]) -> Iterator[pa.Table]:
     for table in rows:
         for name, length in lengths.items():
             why = f", as all rows before have; CREATE TABLE with {name} as a list (FLOAT[]) stores any lengths"
@@ -227,13 +229,13 @@ def create(
     cancelling = cancellation or Cancellation()
 
     def build(place: Store) -> int:
-        count = table.made(place, data, commit_id, cancelling.check)
+        count = table.create(place, data, commit_id, cancelling.check)
         # What comes next moves the table to its place.
         cancelling.begin_commit()
         return count
 
     def join(place: Store) -> int:
-        mine = table.opened(place)
+        mine = table.open(place)
         rows.fit(schema_of(mine), root.read(name, schema_of), what=f"rows for table {name.name!r}")
         stored = _Stored(mine.rows(), commit_id=commit_id)
         return stored.alone(root, root.table(name), policy, Cancellation())
@@ -271,19 +273,19 @@ class _NewTable:
             policy=properties.policy,
         )
 
-    def made(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
+    def create(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
         """Create the table with some rows, and return their number; `check` ends that by an error."""
-        count = self._filled(place, data, commit_id, check)
+        count = self._fill(place, data, commit_id, check)
         if self.policy:
-            set_policy(self.opened(place), self.policy)
+            set_policy(self.open(place), self.policy)
         return count
 
-    def _filled(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
+    def _fill(self, place: Store, data: Iterable[pa.Table], commit_id: str | None, check: Callable[[], None]) -> int:
         if commit_id is not None:
             # Nobody sees the table before its rows are there, with the commit that has the id.
-            self._filled(place, [], None, check)
+            self._fill(place, [], None, check)
             once = partial(CommitToken.now, commit_id)
-            return self.opened(place).append(data, evaluate, operation="create with", once=once, check=check)
+            return self.open(place).append(data, evaluate, operation="create with", once=once, check=check)
         if self.spec is None:
             return write_plain(
                 place, self.columns, data, stable_row_ids=self.stable_row_ids, file_version=self.file_version
@@ -293,7 +295,7 @@ class _NewTable:
         )
         return made.append(data, evaluate, operation="create with", check=check)
 
-    def opened(self, place: Store) -> Table:
+    def open(self, place: Store) -> Table:
         """Open a table that was created with this definition."""
         return PlainTable(place) if self.spec is None else PartitionedNamespace.open(place)
 
@@ -319,9 +321,9 @@ def ingest(
     tables, cancellation = transaction or root, cancellation or Cancellation()
     there = tables.has(name)
     privileges = _privileges(options)
-    policy = access.rows(privileges, root.governing(name))
+    policy = access.rows(privileges, root.governing_table(name))
     if Privilege.SELECT in privileges:
-        access.check_all_columns(root.governing(name), "rows are replaced as a whole")
+        access.check_all_columns(root.governing_table(name), "rows are replaced as a whole")
     if options.commit_id is not None:
         if transaction is not None:
             raise Unsupported("an ingest in a transaction has no commit_id; expected one that commits by itself")
@@ -378,14 +380,14 @@ class _Stored:
         """Add the rows to the changes of a transaction, and return their number."""
         writable = WritableTable(table, transaction, policy)
         if self.overwrites is Replaces.NOTHING:
-            writable.append(self._counted())
+            writable.append(self._count_rows())
         else:
-            writable.overwrite(self._counted(), whole=self.overwrites is Replaces.TABLE)
+            writable.overwrite(self._count_rows(), whole=self.overwrites is Replaces.TABLE)
         if self.commit_id is not None:
             transaction.writing(table).once = CommitToken.now(self.commit_id, self.count)
         return self.count
 
-    def _counted(self) -> Iterator[pa.Table]:
+    def _count_rows(self) -> Iterator[pa.Table]:
         for rows_of_table in self.data:
             self.count += rows_of_table.num_rows
             yield rows_of_table

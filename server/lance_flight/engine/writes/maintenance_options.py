@@ -68,10 +68,10 @@ _TIMES = frozenset({"retain", "transactions"})
 
 def parse_options(options: Mapping[str, object], *, may_reset: bool = True) -> dict[str, PolicyValue | None]:
     """Return the values of policy options, None for those that go back to their default; `InvalidInput` names what is wrong."""
-    return dict(_parsed(options, may_reset=may_reset))
+    return dict(_parse(options, may_reset=may_reset))
 
 
-def _parsed(options: Mapping[str, object], *, may_reset: bool) -> Iterator[tuple[str, PolicyValue | None]]:
+def _parse(options: Mapping[str, object], *, may_reset: bool) -> Iterator[tuple[str, PolicyValue | None]]:
     for name, value in options.items():
         if name not in _OPTIONS:
             raise InvalidInput(

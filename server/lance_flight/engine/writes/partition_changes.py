@@ -11,12 +11,12 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.commits.removals import dropped
+from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace, display, partitioned
+from lance_flight.catalog.namespace import PartitionedNamespace, display, require_partitions
 from lance_flight.catalog.plain_table import PlainTable, write_plain
-from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, shown
+from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, show_values
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import Store
@@ -80,9 +80,9 @@ SCHEMA_AND_TABLE = 2
 
 def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction: SqlTransaction) -> int:
     """Remove the rows of some partition values, with the tables that hold no other rows; return the number of rows."""
-    table = partitioned(transaction.table(name))
+    table = require_partitions(transaction.table(name))
     inner = transaction.writing(table)
-    edits = dropped(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, given), evaluate)
+    edits = drop_rows(table.store, inner.snapshot, values_of(inner.snapshot.current_spec, given), evaluate)
     rows = removed_rows(edits)
     if edits:
         tables = sum(edit.drops for edit in edits)
@@ -92,7 +92,7 @@ def drop_partition(name: TableName, given: Sequence[PartitionValue], transaction
 
 def attach_table(root: Root, name: TableName, path: str, given: Sequence[PartitionValue], *, trusted: bool) -> int:
     """Make a plain table of the root a partition, and return its number of rows; `trusted` skips checking their values."""
-    table = partitioned(root.table(name))
+    table = require_partitions(root.table(name))
     spec = table.snapshot().current_spec
     root.store.child(path)  # `Corrupt` for a path that leaves the root
     source = plain_name(path)
@@ -123,7 +123,7 @@ def detach_partition(
 
     The new table is called `to`, or after its values. `check_target` refuses it if the caller may store no rows in it.
     """
-    table = partitioned(root.table(name))
+    table = require_partitions(root.table(name))
     if table.branch is not None:
         raise Unsupported(f"branch {table.branch.name!r}: partitions can be detached on the main branch only")
     transaction = table.begin()
@@ -133,7 +133,7 @@ def detach_partition(
     tables = snapshot.tables_of(spec.id)
     found = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
     if len(found) != 1:
-        raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {shown(values)}; expected one")
+        raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {show_values(values)}; expected one")
     (partition,) = found
     target = TableName(name.db_schema, to or _default_name(name, values))
     check_target(target)

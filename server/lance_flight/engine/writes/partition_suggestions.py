@@ -11,7 +11,7 @@ from pyarrow import types
 
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.engine.sql.functions import evaluate
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, storable
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import NamespaceSchema
@@ -59,8 +59,8 @@ class _Counted:
     def add(self, rows: pa.Table, schema: NamespaceSchema) -> None:
         values = partition_values(rows, self.spec.fields, schema.source_paths, evaluate)
         names = [f"f{place}" for place in range(values.num_columns)]
-        counted = _summed(pa.table([*values.columns, pa.repeat(1, rows.num_rows)], names=[*names, "rows"]))
-        self.counts = counted if self.counts is None else _summed(pa.concat_tables([self.counts, counted]))
+        counted = _sum_groups(pa.table([*values.columns, pa.repeat(1, rows.num_rows)], names=[*names, "rows"]))
+        self.counts = counted if self.counts is None else _sum_groups(pa.concat_tables([self.counts, counted]))
         self.is_over = self.counts.num_rows > MOST_TABLES
 
     @property
@@ -141,7 +141,7 @@ def _candidates(schema: NamespaceSchema, given: str | None) -> Iterable[tuple[st
 
 
 def _name(column: str) -> str:
-    return column if _BARE.fullmatch(column) and column not in TRANSFORMS else quoted(column)
+    return column if _BARE.fullmatch(column) and column not in TRANSFORMS else quote_parts(column)
 
 
 def _has_buckets(spec: PartitionSpec, schema: NamespaceSchema) -> bool:
@@ -160,7 +160,7 @@ def _buckets(column: str, rows: int) -> PartitionSuggestion:
     )
 
 
-def _summed(counts: pa.Table) -> pa.Table:
+def _sum_groups(counts: pa.Table) -> pa.Table:
     names = counts.column_names[:-1]
     summed = counts.group_by(names, use_threads=False).aggregate([("rows", "sum")])
     return summed.select([*names, "rows_sum"]).rename_columns([*names, "rows"])

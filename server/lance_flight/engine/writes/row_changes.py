@@ -35,7 +35,7 @@ from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.functions import cast, unsteady
 from lance_flight.engine.sql.parameters import column_name, column_types, equal_columns, parameter_count, result_types
-from lance_flight.engine.sql.references import TableRef, enclosed, names, quoted, table
+from lance_flight.engine.sql.references import TableRef, enclose, names, quote_parts, table
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.errors import DataError, NotFound, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_string
@@ -136,7 +136,7 @@ def _sources(cursor: Cursor) -> str:
     start = cursor.at
     while True:
         if cursor.peek("("):
-            cursor.bracketed()
+            cursor.read_bracket()
         else:
             table(cursor)
             read_version(cursor)  # which the query that finds the rows reads again
@@ -229,7 +229,7 @@ def delete_query(target: Target, where: Where, db_schema: str) -> RowQuery:
     """Build the query for the addresses of the rows that a DELETE removes: each once, of however many rows of the sources."""
     columns = ", ".join(_of(target.alias, ADDRESS_NAMES))
     distinct = "DISTINCT " * bool(where.sources)
-    sql = f"SELECT {distinct}{columns} FROM {_found(target, where, db_schema)}"  # noqa: S608 - quoted
+    sql = f"SELECT {distinct}{columns} FROM {_show_row(target, where, db_schema)}"  # noqa: S608 - quoted
     return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
 
 
@@ -245,7 +245,7 @@ def update_query(
     """Build the query for the addresses and the new values of the rows that an UPDATE changes, with their ids if they keep them."""
     values = _values(assignments, target.alias, schema)
     columns = ", ".join([*_of(target.alias, _address_names(keeps_ids=keeps_ids)), *_with_prefix(values, "v")])
-    sql = f"SELECT {columns} FROM {_found(target, where, db_schema)}"  # noqa: S608 - quoted
+    sql = f"SELECT {columns} FROM {_show_row(target, where, db_schema)}"  # noqa: S608 - quoted
 
     def read(batch: pa.RecordBatch) -> RowChanges:
         rows = pa.Table.from_batches([batch])
@@ -265,22 +265,22 @@ def merge_query(
     alias = statement.target.alias
     clauses = [_resolve(clause, statement.source_alias, schema, source) for clause in statement.clauses]
     action = _action(statement, clauses)
-    old = [f"{column} AS {quoted(f'o{place}')}" for place, column in enumerate(_of(alias, schema.names))]
+    old = [f"{column} AS {quote_parts(f'o{place}')}" for place, column in enumerate(_of(alias, schema.names))]
     new = [
-        f"CASE WHEN {action} = {number} THEN {enclosed(assignment.expression)} END AS {quoted(f'c{number}_{place}')}"
+        f"CASE WHEN {action} = {number} THEN {enclose(assignment.expression)} END AS {quote_parts(f'c{number}_{place}')}"
         for number, clause in enumerate(clauses)
         for place, assignment in enumerate(clause.assignments or ())
     ]
     matters = {clause.matched for clause in clauses}
     join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
     columns = ", ".join(
-        [f"{action} AS {quoted(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
+        [f"{action} AS {quote_parts(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
     )
-    origin = f"(SELECT *, TRUE AS {quoted(_IN_SOURCE)} FROM {_relation(statement)}) AS {quoted(statement.source_alias)}"  # noqa: S608 - quoted
+    origin = f"(SELECT *, TRUE AS {quote_parts(_IN_SOURCE)} FROM {_relation(statement)}) AS {quote_parts(statement.source_alias)}"  # noqa: S608 - quoted
     sql = (
         # No query in FROM: the parser tells nothing of what is wrong inside one.
-        f"WITH {quoted(_PAIRS)} AS (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
-        f" ON {enclosed(statement.on)}) SELECT * FROM {quoted(_PAIRS)} WHERE {quoted(_ACTION)} IS NOT NULL"
+        f"WITH {quote_parts(_PAIRS)} AS (SELECT {columns} FROM {_from(statement.target, db_schema)} {join} JOIN {origin}"  # noqa: S608 - quoted
+        f" ON {enclose(statement.on)}) SELECT * FROM {quote_parts(_PAIRS)} WHERE {quote_parts(_ACTION)} IS NOT NULL"
     )
     return RowQuery(
         sql,
@@ -309,7 +309,7 @@ def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Sche
 def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     """Build the CASE that gives the number of the first clause that applies to a pair of rows; NULL if none does."""
     in_target = f"{_of(statement.target.alias, ADDRESS_NAMES)[1]} IS NOT NULL"
-    in_source = f"{quoted(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
+    in_source = f"{quote_parts(statement.source_alias, _IN_SOURCE)} IS NOT NULL"
     applies = {
         Matched.BOTH: f"{in_target} AND {in_source}",
         Matched.SOURCE_ONLY: f"NOT ({in_target})",
@@ -317,7 +317,7 @@ def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     }
     whens = [
         f"WHEN {applies[clause.matched]}"
-        + (f" AND {enclosed(clause.condition)}" if clause.condition else "")
+        + (f" AND {enclose(clause.condition)}" if clause.condition else "")
         + f" THEN {number}"
         for number, clause in enumerate(clauses)
     ]
@@ -327,7 +327,7 @@ def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
 def _resolve(clause: MergeClause, source_alias: str, schema: pa.Schema, source: pa.Schema) -> MergeClause:
     """Return the clause with its `*` expanded, and its columns checked."""
     if clause.takes_all:
-        taken = [Assignment(name, quoted(source_alias, name)) for name in schema.names if name in source.names]
+        taken = [Assignment(name, quote_parts(source_alias, name)) for name in schema.names if name in source.names]
         if not taken:
             raise SqlError(
                 f"* takes nothing over: the source has the columns {', '.join(source.names)}, the table has"
@@ -339,15 +339,15 @@ def _resolve(clause: MergeClause, source_alias: str, schema: pa.Schema, source: 
 
 
 def _relation(statement: Merging) -> str:
-    columns = f" ({', '.join(map(quoted, statement.source_columns))})" if statement.source_columns else ""
-    return f"{statement.source} AS {quoted(statement.source_alias)}{columns}"
+    columns = f" ({', '.join(map(quote_parts, statement.source_columns))})" if statement.source_columns else ""
+    return f"{statement.source} AS {quote_parts(statement.source_alias)}{columns}"
 
 
 def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) -> list[str]:
     """Return what each column of the target becomes."""
     _check_known(assignments, schema)
     assigned = {assignment.column: assignment.expression for assignment in assignments}
-    return [enclosed(assigned[name]) if name in assigned else quoted(alias, name) for name in schema.names]
+    return [enclose(assigned[name]) if name in assigned else quote_parts(alias, name) for name in schema.names]
 
 
 def _assigned_types(assignments: Iterable[Assignment], schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -384,21 +384,21 @@ def _address_names(*, keeps_ids: bool) -> tuple[str, ...]:
 
 
 def _with_prefix(values: Sequence[str], prefix: str) -> list[str]:
-    return [f"{value} AS {quoted(f'{prefix}{place}')}" for place, value in enumerate(values)]
+    return [f"{value} AS {quote_parts(f'{prefix}{place}')}" for place, value in enumerate(values)]
 
 
 def _of(alias: str, names: Sequence[str]) -> list[str]:
-    return [quoted(alias, name) for name in names]
+    return [quote_parts(alias, name) for name in names]
 
 
 def _from(target: Target, db_schema: str) -> str:
-    rows = quoted(target.table.db_schema or db_schema, f"{target.table.name}${TARGET_ROWS}")
-    return f"{rows} AS {quoted(target.alias)}"
+    rows = quote_parts(target.table.db_schema or db_schema, f"{target.table.name}${TARGET_ROWS}")
+    return f"{rows} AS {quote_parts(target.alias)}"
 
 
-def _found(target: Target, where: Where, db_schema: str) -> str:
+def _show_row(target: Target, where: Where, db_schema: str) -> str:
     sources = f", {where.sources}" if where.sources else ""
-    condition = "" if where.condition is None else f" WHERE {enclosed(where.condition)}"
+    condition = "" if where.condition is None else f" WHERE {enclose(where.condition)}"
     return f"{_from(target, db_schema)}{sources}{condition}"
 
 
@@ -492,7 +492,7 @@ class RowDelta:
 
     def _assign(self, rows: pa.Table) -> pa.Table:
         known = [name for name in rows.column_names if name in self._target.names]
-        stored = assigned(rows.select(known), self._target)
+        stored = convert_assigned(rows.select(known), self._target)
         return stored if len(known) == rows.num_columns else with_origin(stored, rows)
 
     def _check_once(self) -> None:
@@ -519,7 +519,7 @@ class RowDelta:
             )
 
 
-def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
+def convert_assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
     """Convert rows by SQL's rules of assignment: text is read as a literal, numbers are rounded; other values have to fit."""
     for place, name in enumerate(table.column_names):
         field, column = target.field(name), table.column(place)
@@ -528,7 +528,7 @@ def assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
                 table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
             except SqlError as exc:
                 raise DataError(f"column {field.name!r} ({field.type}) cannot be read from text: {exc}") from exc
-    return rows.rounded(table, target)
+    return rows.round_to_float(table, target)
 
 
 def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) -> Predicate:
@@ -538,7 +538,7 @@ def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) ->
     ):
         return all_of([])
     source = session.frame(source_query(statement))
-    pairs = _keys(session.optimised(frame), statement.target.alias)
+    pairs = _keys(session.optimise(frame), statement.target.alias)
     return all_of(
         [In(Column(name), found) for name, key in pairs if (found := _key_values(session, source, key)) is not None]
     )

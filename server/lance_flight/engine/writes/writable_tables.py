@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.catalog.commits.removals import all_removed, combined, replaced, rows_removed
+from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows, rows_removed
 from lance_flight.catalog.commits.transaction import Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
@@ -61,11 +61,11 @@ class WritableTable:
         # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
         self.policy.visible(inner.snapshot)
         come = self._check_allowed(inner.snapshot, data)
-        written = table.written(inner.snapshot, come, evaluate, check=self.transaction.check)
+        written = table.write_files(inner.snapshot, come, evaluate, check=self.transaction.check)
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):
             room = (
-                replaced(table.store, inner.snapshot, written, evaluate)
+                replace_rows(table.store, inner.snapshot, written, evaluate)
                 if table.is_partitioned and not whole
                 else all_removed(table.store, inner.snapshot, inner.snapshot.all_tables())
             )
@@ -74,7 +74,7 @@ class WritableTable:
             # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
             inner.read(inner.snapshot.table_ids)
         what = "the table" if whole else f"{len(written)} partitions"
-        inner.add(combined([*room, *written]), f"overwrite {what} with {count} rows in place of {gone}")
+        inner.add(combine_edits([*room, *written]), f"overwrite {what} with {count} rows in place of {gone}")
         return count + gone
 
     def truncate(self) -> int:
@@ -90,18 +90,18 @@ class WritableTable:
         table, inner = self.table, self._writing()
         changes = find(self.columns)
         come = self._check_allowed(inner.snapshot, changes)
-        written = table.written(
+        written = table.write_files(
             inner.snapshot, come, evaluate, number_of=changes.number_of, check=self.transaction.check
         )
         with table.discarding(inner.snapshot, written):
             gone = rows_removed(table.store, inner.snapshot, changes.by_table)
-        edits = combined([*gone, *written])
+        edits = combine_edits([*gone, *written])
         if edits:
             inner.add(edits, f"{changes.kind.lower()} {changes.count} rows in {len(edits)} partitions")
         return changes.count
 
     def _check_allowed(self, snapshot: Snapshot, data: Iterable[pa.Table]) -> Iterable[pa.Table]:
-        return self.policy.checked(data, snapshot.schema.plain, snapshot.schema.defaults)
+        return self.policy.check_rows(data, snapshot.schema.plain, snapshot.schema.defaults)
 
     def _writing(self) -> Transaction:
         """Return the transaction on the table, begun if necessary."""

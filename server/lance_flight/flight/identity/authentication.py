@@ -61,14 +61,14 @@ class Authentication:
             return ANONYMOUS
         credential = credential_of(headers)
         if credential is not None:
-            return self.known(credential)
+            return self.authenticate(credential)
         if self.has_certificates:
             return None
         if self.allow_anonymous:
             return ANONYMOUS
         raise Unauthenticated("the call has no credentials; expected a user and a password, or a bearer token")
 
-    def certified(self, name: str) -> Principal:
+    def certificate_principal(self, name: str) -> Principal:
         """Return the principal of a call whose only credential is a certificate of this name."""
         if not name or name == ANONYMOUS.name:
             reason = "the certificate of the client has no name that a principal can have"
@@ -86,10 +86,10 @@ class Authentication:
             return secrets.token_urlsafe(_TOKEN_BYTES)
         return None if self.granter is None or principal is None else self.granter.token(principal)
 
-    def known(self, credential: Credential) -> Principal:
+    def authenticate(self, credential: Credential) -> Principal:
         """Return the principal of a credential; raise `Unauthenticated` for an invalid one."""
         try:
-            return self._known(credential)
+            return self._authenticate(credential)
         except Unauthenticated as error:
             # A name that is not known may be a password in the wrong place.
             is_user = isinstance(credential, Basic) and self.granter is not None and self.granter.knows(credential.user)
@@ -97,7 +97,7 @@ class Authentication:
             trail.refuse_login(name, _kind(credential), str(error))
             raise
 
-    def _known(self, credential: Credential) -> Principal:
+    def _authenticate(self, credential: Credential) -> Principal:
         for authenticator in self.authenticators:
             principal = authenticator.principal(credential)
             if principal is not None and principal.name != ANONYMOUS.name:

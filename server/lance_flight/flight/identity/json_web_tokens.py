@@ -63,7 +63,7 @@ class KeysUrl:
         self, url: str, fetch: Callable[[str], str] | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._url = url
-        self._fetch = fetch or fetched
+        self._fetch = fetch or fetch_url
         self._now = now
         self._fetching = threading.Lock()
         self._keys: _Keys = MappingProxyType({})
@@ -114,7 +114,7 @@ def parse(text: str) -> _Keys:
     return keys
 
 
-def fetched(url: str) -> str:
+def fetch_url(url: str) -> str:
     """Fetch the content of a URL without following redirects; raise `OSError` if that fails."""
     with build_opener(_NoRedirects).open(url, timeout=FETCH_SECONDS) as answer:
         content: bytes = answer.read(MOST_BYTES + 1)

@@ -16,7 +16,7 @@ from lance_flight.flight import wire
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
 from lance_flight.flight.metadata import schemas, sql_info, sql_types
 from lance_flight.flight.metadata.schemas import like
-from lance_flight.flight.metadata.sql_types import described
+from lance_flight.flight.metadata.sql_types import describe_column
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.wire import MetadataCommand, optional
 
@@ -108,7 +108,7 @@ def _serialise(table: TableEntry, backend: Backend, caller: Caller) -> bytes | N
         return None
     except (Corrupt, NewerFormat):  # its own error comes with its first use; the others are listed with it
         plain = pa.schema([])
-    fields = [described(field, _where(field, table)) for field in plain]
+    fields = [describe_column(field, _where(field, table)) for field in plain]
     message: bytes = pa.schema(fields, metadata=plain.metadata).serialize().to_pybytes()
     return message
 

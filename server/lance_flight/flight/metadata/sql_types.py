@@ -259,13 +259,13 @@ def result_schema(schema: pa.Schema, caller: Caller) -> pa.Schema:
     sent = client_schema(schema)
     if not caller.is_java:
         return sent
-    return pa.schema([described(field, {}) for field in sent], metadata=sent.metadata)
+    return pa.schema([describe_column(field, {}) for field in sent], metadata=sent.metadata)
 
 
-def described(field: pa.Field, where: Mapping[str, object]) -> pa.Field:
+def describe_column(field: pa.Field, where: Mapping[str, object]) -> pa.Field:
     """Return a column with metadata of its type, and of what is known of it by name; unknown values are left out.
 
-    >>> described(pa.field("price", pa.decimal128(9, 2)), {}).metadata[b"ARROW:FLIGHT:SQL:SCALE"]
+    >>> describe_column(pa.field("price", pa.decimal128(9, 2)), {}).metadata[b"ARROW:FLIGHT:SQL:SCALE"]
     b'2'
     """
     known = {

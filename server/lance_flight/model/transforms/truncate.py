@@ -98,11 +98,11 @@ class Truncate(Transform):
         """Return the infinities have no remainder, so their partition is that of NaN."""
         order = domain.order
         infinity = order.infinity
-        low = order.smallest if domain.low <= -infinity else self._applied(domain.low, domain)
-        high = order.largest if domain.high >= infinity else self._applied(domain.high, domain)
+        low = order.smallest if domain.low <= -infinity else self._apply(domain.low, domain)
+        high = order.largest if domain.high >= infinity else self._apply(domain.high, domain)
         return low, high
 
-    def _applied(self, key: Key, domain: Domain) -> Key:
+    def _apply(self, key: Key, domain: Domain) -> Key:
         if abs(key) >= domain.order.infinity:
             return key
         return domain.order.keys(self.apply([domain.order.array([key])]))[0]

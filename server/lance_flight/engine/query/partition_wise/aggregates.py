@@ -21,7 +21,7 @@ from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 from datafusion.expr import Aggregate, Join, Projection, Sort, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.partition_wise.plan_rebuilding import named, numbered
+from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, number_columns
 from lance_flight.engine.query.partition_wise.plans import (
     ColumnKey,
     ColumnReference,
@@ -31,15 +31,15 @@ from lance_flight.engine.query.partition_wise.plans import (
     date_part,
     expressions,
     origin,
+    strip_aliases,
     table_key,
-    unaliased,
     window_columns,
 )
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.sql.functions import inner_context
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.model.spec import PartitionField
 
 _CALL = re.compile(r"(?P<function>count|min|max)\((?P<distinct>DISTINCT )?(?P<of>.*)\)", re.DOTALL)
@@ -63,7 +63,9 @@ class MetadataPart:
 
     def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """The answer for a plan above it, with its columns called so."""
-        return named(self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns)
+        return name_columns(
+            self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns
+        )
 
 
 def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> MetadataPart | None:
@@ -74,19 +76,19 @@ def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> Meta
     if found is None:
         return None
     view, kept = found
-    grouped = [_source(node, unaliased(expression)) for expression in expressions(node.variant.group_by_exprs())]
+    grouped = [_source(node, strip_aliases(expression)) for expression in expressions(node.variant.group_by_exprs())]
     said = [_rewrite_aggregate(node, expression) for expression in expressions(node.variant.aggregate_exprs())]
     columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
     fields = {name: _identity(view, kept, name) for name in columns}
     if None in grouped or None in said or None in fields.values():
         return None
     known = _partitions(view, kept, {name: field for name, field in fields.items() if field is not None})
-    keys = [quoted(name) for name in grouped if name is not None]
+    keys = [quote_parts(name) for name in grouped if name is not None]
     query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
     kind = session.datafusion.create_dataframe_from_logical_plan(node.plan).schema()
-    return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, numbered(kind)))
+    return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, number_columns(kind)))
 
 
 def may_answer(node: Node) -> bool:
@@ -119,7 +121,7 @@ def _source(node: Node, expression: Expr) -> str | None:
 
 def _rewrite_aggregate(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     """Return an aggregate rewritten over partitions instead of rows, with its column; None if that is impossible."""
-    found = _CALL.fullmatch(unaliased(expression).schema_name())
+    found = _CALL.fullmatch(strip_aliases(expression).schema_name())
     if found is None:
         return None
     if found["function"] == "count" and found["of"] == _ROWS and not found["distinct"]:
@@ -128,7 +130,7 @@ def _rewrite_aggregate(node: Node, expression: Expr) -> tuple[str, str | None] |
     source = origin(node.inputs[0], named[0]) if len(named) == 1 else None
     if source is None:
         return None
-    column = quoted(source.name)
+    column = quote_parts(source.name)
     if found["function"] == "count" and not found["distinct"]:
         return f"coalesce(sum({_COUNT}) FILTER (WHERE {column} IS NOT NULL), 0)", source.name
     return f"{found['function']}({found['distinct'] or ''}{column})", source.name
@@ -182,7 +184,7 @@ def is_mergeable(node: Node) -> bool:
     return all(_function(expression) for expression in expressions(node.variant.aggregate_exprs()))
 
 
-def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[ColumnReference]) -> DataFrame:
+def merge_groups(context: SessionContext, node: Node, rows: pads.Dataset, columns: list[ColumnReference]) -> DataFrame:
     """The aggregate of all groups; `rows` are those of each, with their columns called by their places."""
     names = rows.schema.names
     functions = [_function(expression) for expression in expressions(node.variant.aggregate_exprs())]
@@ -194,11 +196,11 @@ def merged(context: SessionContext, node: Node, rows: pads.Dataset, columns: lis
         # No group at all has a sum of NULL, and a count of 0.
         value = f.coalesce(col(name), lit(0)) if function == "count" else col(name)
         said.append(value.cast(rows.schema.field(name).type).alias(name))
-    return named(context, frame.select(*said), columns)
+    return name_columns(context, frame.select(*said), columns)
 
 
 def _function(expression: Expr) -> str:
-    found = _PARTIAL_CALL.fullmatch(unaliased(expression).schema_name())
+    found = _PARTIAL_CALL.fullmatch(strip_aliases(expression).schema_name())
     return found["function"] if found else ""
 
 
@@ -217,7 +219,7 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
         first = column_key(Expr(node.variant.sort_exprs()[0].expr()))
         yield from [] if first is None else [first]
     elif isinstance(node.variant, Aggregate):
-        for expression in map(unaliased, expressions(node.variant.group_by_exprs())):
+        for expression in map(strip_aliases, expressions(node.variant.group_by_exprs())):
             found, dated = column_key(expression), date_part(expression)
             yield from [] if found is None else [found]
             yield from [] if dated is None else [dated[1]]

@@ -29,8 +29,8 @@ from lance_flight.engine.query.partition_wise.plans import (
     field_inside,
     is_null_aware,
     join_type,
+    strip_aliases,
     table_key,
-    unaliased,
     window_columns,
 )
 from lance_flight.model.schema import Path
@@ -298,7 +298,7 @@ def _output_keys(part: Divisible, said: Iterable[Expr]) -> list[Key]:
     found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
     for expression in said:
         name = alias_key(expression) or ("", expression.schema_name())
-        inner = unaliased(expression)
+        inner = strip_aliases(expression)
         if inner.variant_name() == "Cast":
             continue
         for key in _preserved_keys(part, inner):

@@ -20,8 +20,8 @@ from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
 from lance_flight.engine.query.provider import JoinedKeys
-from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched
-from lance_flight.engine.query.session import QuerySession, shaped
+from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
+from lance_flight.engine.query.session import QuerySession, shape_batches
 from lance_flight.errors import SqlError, Unsupported
 
 ADMISSION_SECONDS = 5.0
@@ -75,7 +75,7 @@ class Division:
 
 def rows(session: QuerySession, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Run a prepared query and yield its rows in exactly `schema`."""
-    return shaped(divide(session, frame).batches(), schema)
+    return shape_batches(divide(session, frame).batches(), schema)
 
 
 def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is_told: bool = False) -> Division:
@@ -84,7 +84,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. With `is_told` every node records
     why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
-    shape = session.learned(frame, _shape)
+    shape = session.learn_from_plan(frame, _shape)
     told: tuple[str, ...] = ()
     if session.execution.dynamic_pruning and session.share.of == 1:
         told, planned = _prune_by_subqueries(session, frame, shape.root, ask=ask_keys)
@@ -92,10 +92,10 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
             return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
     unsearched: tuple[str, ...] = ()
     if shape.ordered and session.share.of == 1:
-        planned, unsearched = searched(session, shape.root, shape.ordered, ask=ask_keys)
+        planned, unsearched = searched_scans(session, shape.root, shape.ordered, ask=ask_keys)
         if planned is not None:
             session.prepare(planned)
-            frame, shape = planned, session.learned(planned, _shape)
+            frame, shape = planned, session.learn_from_plan(planned, _shape)
     division = _divide(session, frame, shape, ask_keys=ask_keys, is_told=is_told)
     return replace(division, pruned=told + division.pruned, unsearched=unsearched)
 
@@ -104,9 +104,9 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     root = shape.root
     # A merge join reads wrong columns in a further condition, which another order may give it.
     if session.share.of == 1 and shape.joins and not session.has_merge_joins:
-        ordered = join_order.reordered(session, root, shape.joins, RowCounts(session, session.prune(frame)))
+        ordered = join_order.reorder_joins(session, root, shape.joins, RowCounts(session, session.prune(frame)))
         if ordered is not None:
-            frame, shape = ordered, session.learned(ordered, _shape)
+            frame, shape = ordered, session.learn_from_plan(ordered, _shape)
             root = shape.root
     concerns = any(is_told or concerns_partitions(session, node) for node in shape.worth)
     if session.share.of > 1 or not (concerns or any(isinstance(node.variant, Join) for node in shape.worth)):
@@ -117,15 +117,17 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
     swapped = statistics.small_first(session, root, counts)
     if swapped is not None:
-        frame, root = swapped, Node.of(session.optimised(swapped))
+        frame, root = swapped, Node.of(session.optimise(swapped))
     if not concerns:
         return Division(session=session, whole=frame, pruned=pruned)
     if not session.execution.partition_wise_join:
         return Division(session=session, whole=frame, obstacles=(_OFF,), pruned=pruned)
     divider = CopartitioningAnalysis({name: view.schema for name, view in session.divisible.items()}, session.db_schema)
-    parts = tuple(Chooser(session, session.prune(frame), divider).chosen(root))
+    parts = tuple(Chooser(session, session.prune(frame), divider).choose(root))
     try:
-        outer = None if not parts or _is_all(parts, root) else session.planned(partial(_outer, session, root, parts))
+        outer = (
+            None if not parts or _is_all(parts, root) else session.run_planning(partial(_outer, session, root, parts))
+        )
     except (Unsupported, SqlError) as exc:
         return Division(session=session, whole=frame, obstacles=(*divider.obstacles(()), str(exc)), pruned=pruned)
     return Division(
@@ -182,7 +184,7 @@ def _prune_by_subqueries(
     session: QuerySession, frame: DataFrame, root: Node, *, ask: bool
 ) -> tuple[tuple[str, ...], DataFrame | None]:
     """Read the scalar subqueries that prune; return what that did, and the query with their values."""
-    filters = scalar_subqueries.found(session, root)
+    filters = scalar_subqueries.find_scalar_subqueries(session, root)
     if not filters:
         return (), None
     shown = {
@@ -206,7 +208,7 @@ def _prune_by_keys(
 ) -> tuple[str, ...]:
     """Prune by keys of joins; what that did."""
     notes = []
-    for pruning in key_pruning.found(session, root, counts):
+    for pruning in key_pruning.find_key_prunings(session, root, counts):
         if not ask_keys:
             notes.append(f"{pruning}, when it is run")
             continue

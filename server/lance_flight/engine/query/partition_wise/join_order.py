@@ -15,7 +15,7 @@ from itertools import combinations
 from datafusion import DataFrame, Expr
 from datafusion.expr import Join, Projection, TableScan
 
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, selected
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, select_columns
 from lance_flight.engine.query.partition_wise.plans import ColumnKey, Node, column_key, expressions, join_type
 from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts
 from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
@@ -51,7 +51,7 @@ def join_trees(root: Node) -> list[JoinTree]:
     return found[::-1]
 
 
-def reordered(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:
+def reorder_joins(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:
     """Return the query with its joins in an order of fewer rows; None if there is none, or the plan cannot be rebuilt."""
     orders = [(tree, steps) for tree in trees if (steps := _Order.of(tree, counts).best()) is not None]
     if not orders:
@@ -60,8 +60,8 @@ def reordered(session: QuerySession, root: Node, trees: Sequence[JoinTree], coun
     session.keep_joins()
     try:
         for tree, steps in orders:
-            replaced[tree.top] = session.planned(partial(_joined, session, tree, steps, dict(replaced)))
-        frame = session.planned(partial(rebuilt, session.datafusion, root, replaced))
+            replaced[tree.top] = session.run_planning(partial(_rebuild_joins, session, tree, steps, dict(replaced)))
+        frame = session.run_planning(partial(rebuilt, session.datafusion, root, replaced))
         return None if session.misplaces_conditions(frame) else frame
     except (Unsupported, SqlError):
         return None
@@ -176,10 +176,10 @@ class _Order:
             steps.append((one, other) if self._size(one) <= self._size(other) else (other, one))
             groups = [group for group in groups if group not in {one, other}] + [one | other]
             total += self._size(one | other)
-        written = sum(self._size(sides) for sides in self._written(self.tree.top))
+        written = sum(self._size(sides) for sides in self._joined_sides(self.tree.top))
         return steps if total < _WORTH * written and written - total > _MANY else None
 
-    def _written(self, node: Node) -> Iterator[frozenset[int]]:
+    def _joined_sides(self, node: Node) -> Iterator[frozenset[int]]:
         """Yield the sides that each join of the tree has joined, as it is written."""
         found: list[frozenset[int]] = []
 
@@ -237,7 +237,7 @@ def _values(
     return found
 
 
-def _joined(
+def _rebuild_joins(
     session: QuerySession, tree: JoinTree, steps: Sequence[Step], replaced: Mapping[Node, DataFrame]
 ) -> DataFrame:
     """Return the joins of a tree in another order."""
@@ -258,4 +258,4 @@ def _joined(
         ]
         frames[together] = frames.pop(one).join_on(frames.pop(other), *now, how="inner")
     (frame,) = frames.values()
-    return selected(context, frame, tree.top.outputs or ())
+    return select_columns(context, frame, tree.top.outputs or ())

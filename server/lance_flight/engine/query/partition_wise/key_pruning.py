@@ -79,7 +79,7 @@ class KeyPruning:
         return f"{Column(self.column)} of {self.table.partition('.')[2]} by the keys {', '.join(names)}"
 
 
-def found(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruning]:
+def find_key_prunings(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruning]:
     """Return what can be pruned so in a plan: of a table that is scanned more than once, what each of its scans may leave out."""
     # DataFusion fails at a limit over the distinct rows of merge joins.
     if session.has_merge_joins or has_subquery(root):
@@ -130,7 +130,7 @@ def _is_worth(pruning: KeyPruning, counts: RowCounts) -> bool:
         and len(pruning.sides) <= _SIDES
         and all(
             counts.of(side.keys) * _FEWER <= rows
-            and counts.estimated(side.keys) <= MOST_KEYS
+            and counts.estimate(side.keys) <= MOST_KEYS
             and share(side.keys) <= _SHARE
             for side in pruning.sides
         )

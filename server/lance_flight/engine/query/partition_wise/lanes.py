@@ -188,12 +188,12 @@ FIRST_ROWS = 10
 """Size of the first groups of a query for the first rows, as a multiple of these rows: most may be filtered."""
 
 
-def joined(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> tuple[Group, ...]:
+def join_groups(groups: Sequence[Group], views: Sequence[TableView], enough: int) -> tuple[Group, ...]:
     """Merge neighbouring groups until they have `enough` rows; groups stay separate if they share a table."""
     return _steps(groups, views, enough, growing=1)
 
 
-def growing(groups: Sequence[Group], views: Sequence[TableView], fetch: int) -> tuple[Group, ...]:
+def growing_steps(groups: Sequence[Group], views: Sequence[TableView], fetch: int) -> tuple[Group, ...]:
     """Return steps for the first rows of ordered groups: the first one small, each further one twice as large."""
     return _steps(groups, views, max(fetch, 1) * FIRST_ROWS, growing=2)
 

@@ -12,10 +12,10 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Sort
 
 from lance_flight.engine.query.partition_wise import lanes
-from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merged
+from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merge_groups
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis, Divisible, Key
 from lance_flight.engine.query.partition_wise.lanes import Task, run
-from lance_flight.engine.query.partition_wise.plan_rebuilding import computed, named, numbered
+from lance_flight.engine.query.partition_wise.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.partition_wise.plans import ColumnReference, Node, column_key, has_subquery
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import QuerySession
@@ -72,11 +72,11 @@ class GroupedPart:
     def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """Its rows for a plan above it, with its columns called so."""
         context, frame = self.session.datafusion, self._frame()
-        rows = computed(numbered(frame.schema()), partial(self._run, frame))
+        rows = compute_part(number_columns(frame.schema()), partial(self._run, frame))
         return (
-            merged(context, self.node, rows, columns)
+            merge_groups(context, self.node, rows, columns)
             if self.is_partial
-            else named(context, context.read_table(rows), columns)
+            else name_columns(context, context.read_table(rows), columns)
         )
 
     def _describe(self, group: Group) -> str:
@@ -126,7 +126,7 @@ class Chooser:
         self._divider = divider
         self._matched: dict[Matching, Groups | NotCopartitioned] = {}
 
-    def chosen(self, node: Node) -> Iterator[Part]:
+    def choose(self, node: Node) -> Iterator[Part]:
         """Yield the parts in and below a node."""
         found = (
             self._metadata_part(node)
@@ -138,7 +138,7 @@ class Chooser:
             yield found
             return
         for child in node.inputs:
-            yield from self.chosen(child)
+            yield from self.choose(child)
 
     def _metadata_part(self, node: Node) -> MetadataPart | None:
         """Return the part that answers an aggregate from metadata, looking through nodes with a single input."""
@@ -160,7 +160,7 @@ class Chooser:
         groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
         if len(found.groups) == 1 and groups:
             return self._none(node, f"all rows are in one group by {', '.join(found.by)}")
-        together = lanes.joined(groups, views, self._session.execution.group_rows)
+        together = lanes.join_groups(groups, views, self._session.execution.group_rows)
         return GroupedPart(
             session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
         )
@@ -200,9 +200,9 @@ class Chooser:
             return None
         fetch = node.variant.get_fetch_val()
         if fetch is None:
-            together = lanes.joined(found.groups, [view], self._session.execution.group_rows)
+            together = lanes.join_groups(found.groups, [view], self._session.execution.group_rows)
         else:
-            together = lanes.growing(found.groups, [view], fetch)
+            together = lanes.growing_steps(found.groups, [view], fetch)
         return GroupedPart(
             session=self._session,
             part=replace(part, node=node),

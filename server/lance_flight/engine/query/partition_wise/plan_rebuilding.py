@@ -38,11 +38,11 @@ from lance_flight.engine.query.partition_wise.plans import (
     join_type,
 )
 from lance_flight.engine.query.plan_bounds import UNNESTED
-from lance_flight.engine.sql.references import quoted
+from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import Unsupported
 
 
-def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
+def compute_part(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
     """Return the rows of a part as a table for DataFusion: one lane, for which `batches` is called anew at each read.
 
     Their columns are called as in `schema`.
@@ -56,12 +56,12 @@ def computed(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]])
     return ComputedTable(schema, [rows])
 
 
-def numbered(schema: pa.Schema) -> pa.Schema:
+def number_columns(schema: pa.Schema) -> pa.Schema:
     """Return the same columns, named by their positions."""
     return pa.schema([field.with_name(f"c{place}") for place, field in enumerate(schema)])
 
 
-def named(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
+def name_columns(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
     """The rows of a frame, with its columns called as expressions above a part name them."""
     names = [_column(ColumnReference((), name)) for name in frame.schema().names]
     return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
@@ -89,10 +89,10 @@ def rebuilt(
     # DataFusion groups by the columns that depend on those in GROUP BY as well, and so gives more than the node has.
     if node not in exchanged and (node.outputs is None or len(node.outputs) == len(frame.schema())):
         return frame
-    return selected(context, frame, node.outputs or ())
+    return select_columns(context, frame, node.outputs or ())
 
 
-def selected(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
+def select_columns(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
     """Return some columns of a frame, as expressions name them."""
     return frame.select(*(Expr.from_bytes(_column(column), context) for column in columns))
 
@@ -118,7 +118,7 @@ def _rebuild_alias(node: Node, frame: DataFrame) -> DataFrame:
     alias = node.variant.alias()
     if "." in alias:  # of a view in its schema, or within one name
         below = SessionContext().create_dataframe_from_logical_plan(node.inputs[0].plan)
-        alias = alias if below.alias(alias).logical_plan() == node.plan else quoted(alias)
+        alias = alias if below.alias(alias).logical_plan() == node.plan else quote_parts(alias)
     return frame.alias(alias)
 
 
@@ -254,7 +254,7 @@ def _alias(source: bytes, column: ColumnReference) -> bytes:
 
 def _column(column: ColumnReference) -> bytes:
     """LogicalExprNode.column, its relation as SQL writes it."""
-    relation = quoted(*column.relation)
+    relation = quote_parts(*column.relation)
     named = _field(1, column.name.encode())
     return _field(1, named + _field(2, _field(1, relation.encode())) if relation else named)
 

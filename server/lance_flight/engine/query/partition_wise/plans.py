@@ -102,7 +102,7 @@ def table_key(scan: TableScan, default_schema: str) -> str:
     return f"{db_schema or default_schema}.{table}"
 
 
-def unaliased(expression: Expr) -> Expr:
+def strip_aliases(expression: Expr) -> Expr:
     """Return the expression without its aliases."""
     while expression.variant_name() == "Alias":
         expression = Expr(expression.to_variant().expr())
@@ -292,7 +292,7 @@ def _through_aggregate(node: Node, column: ColumnKey) -> Origin | None:
 def _origin_among(node: Node, column: ColumnKey, said: list[Any]) -> Origin | None:
     for expression in said:
         if alias_key(expression) == column:
-            inner = column_key(unaliased(expression))
+            inner = column_key(strip_aliases(expression))
             return None if inner is None else origin(node.inputs[0], inner)
     return None
 

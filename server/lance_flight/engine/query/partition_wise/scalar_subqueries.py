@@ -34,14 +34,14 @@ _CORRELATED = "outer_ref("
 _SUBQUERY = "ScalarSubquery"
 
 
-def found(session: QuerySession, root: Node) -> list[Node]:
+def find_scalar_subqueries(session: QuerySession, root: Node) -> list[Node]:
     """Return the filters of partitioned tables whose comparisons with subqueries can be pruned by."""
     if not has_subquery(root) or _CORRELATED in root.plan.display_indent():
         return []
     filters = [node for node in root.walk() if _is_of_partitions(session, node) and any(map(_subquery, _parts(node)))]
     try:
         # Where the plan cannot be rebuilt, nothing is read in vain.
-        session.planned(partial(_with_frames, session, root, dict.fromkeys(filters)))
+        session.run_planning(partial(_with_frames, session, root, dict.fromkeys(filters)))
     except (Unsupported, SqlError):
         return []
     return filters
@@ -49,8 +49,8 @@ def found(session: QuerySession, root: Node) -> list[Node]:
 
 def with_values(session: QuerySession, root: Node, filters: list[Node]) -> DataFrame:
     """Read the subqueries of some filters, and return the query with their values in their place."""
-    conditions = {node: [_evaluated(session, part) for part in _parts(node)] for node in filters}
-    return session.planned(partial(_with_frames, session, root, conditions))
+    conditions = {node: [_evaluate(session, part) for part in _parts(node)] for node in filters}
+    return session.run_planning(partial(_with_frames, session, root, conditions))
 
 
 def describe(node: Node) -> str:
@@ -114,7 +114,7 @@ def _variants(expression: Expr) -> Iterator[str]:
             yield from _variants(operand)
 
 
-def _evaluated(session: QuerySession, condition: Expr) -> Expr:
+def _evaluate(session: QuerySession, condition: Expr) -> Expr:
     """Return a condition with the value of its subquery; one without a subquery as it is."""
     compared = _subquery(condition)
     if compared is None:

@@ -19,8 +19,8 @@ from lance_flight.engine.query.partition_wise.plans import (
     expressions,
     is_one_row,
     join_type,
+    strip_aliases,
     table_key,
-    unaliased,
 )
 from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
@@ -50,7 +50,7 @@ class RowCounts:
         scans = (part.variant for part in node.walk() if isinstance(part.variant, TableScan))
         return max((self._table(table_key(scan, self.session.db_schema)) for scan in scans), default=0)
 
-    def estimated(self, node: Node) -> float:
+    def estimate(self, node: Node) -> float:
         """Return how many rows a node is taken to have: the share of its largest table that its conditions leave."""
         return 1.0 if is_one_row(node) else self.of(node) * self.share(node)
 
@@ -136,7 +136,7 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
         return None
     session.keep_joins()
     try:
-        swapped = session.planned(partial(rebuilt, session.datafusion, root, {}, exchanged))
+        swapped = session.run_planning(partial(rebuilt, session.datafusion, root, {}, exchanged))
         return None if session.misplaces_conditions(swapped) else swapped
     except (Unsupported, SqlError):
         return None
@@ -155,7 +155,7 @@ def _is_wrong(node: Node, counts: RowCounts) -> bool:
         return kind == "Right" or not _has_constants(right)
     if kind in {"Left", "Full"} and _has_constants(right):
         return False
-    before, after = counts.estimated(left), counts.estimated(right)
+    before, after = counts.estimate(left), counts.estimate(right)
     return after > 0 and before > TOO_LARGE * after and before > MANY
 
 
@@ -169,7 +169,7 @@ def _has_constants(side: Node) -> bool:
         or (
             isinstance(node.variant, Projection)
             and any(
-                unaliased(expression).variant_name() != "Column"
+                strip_aliases(expression).variant_name() != "Column"
                 for expression in expressions(node.variant.projections())
             )
         )

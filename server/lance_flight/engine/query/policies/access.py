@@ -14,7 +14,7 @@ from lance_flight.engine.query.policies.restrictions import (
     Condition,
     GrantedColumn,
     RowPolicy,
-    combined,
+    combine_policies,
 )
 from lance_flight.errors import Refused
 from lance_flight.model.schema import NamespaceSchema
@@ -77,11 +77,11 @@ class Access:
     own: frozenset[TableName] = frozenset()
     reads_only: bool = False
 
-    def reading(self) -> Access:
+    def for_reading(self) -> Access:
         """Return the same access without any privilege but SELECT."""
         return replace(self, reads_only=True)
 
-    def owning(self, tables: frozenset[TableName]) -> Access:
+    def with_temporary_tables(self, tables: frozenset[TableName]) -> Access:
         """Return the same access, with these temporary tables."""
         return replace(self, own=tables) if tables != self.own else self
 
@@ -140,10 +140,10 @@ class Access:
         grants = [grant for grant in self.grants if Privilege.SELECT in grant.privileges and table in grant.tables]
         everywhere = [grant.columns for grant in grants if grant.condition is None]
         found = [
-            combined([*everywhere, *(grant.columns for grant in grants if grant.condition == condition)])
+            combine_policies([*everywhere, *(grant.columns for grant in grants if grant.condition == condition)])
             for condition in dict.fromkeys(grant.condition for grant in grants)
         ]
-        if combined(everywhere or [()]) is None:
+        if combine_policies(everywhere or [()]) is None:
             return EVERY_COLUMN
         if any(columns != found[0] for columns in found):
             raise Refused(
@@ -178,10 +178,10 @@ class Access:
         """Return those of a table's columns that the principal may know of: all of them with any grant that lists none."""
         if self.grants is None or table in self.own:
             return list(columns)
-        listed = combined([grant.columns for grant in self.grants if table in grant.tables])
+        listed = combine_policies([grant.columns for grant in self.grants if table in grant.tables])
         return [name for name in columns if listed is None or name in listed]
 
-    def described(self, schema: NamespaceSchema, table: TableName) -> NamespaceSchema:
+    def visible_schema(self, schema: NamespaceSchema, table: TableName) -> NamespaceSchema:
         """Return the schema of a table with the columns alone that the principal may know of.
 
         What was written about the values of a column is for those who may read them, and for those who define it.
@@ -198,7 +198,7 @@ class Access:
         grants = [grant for grant in self.grants if table in grant.tables]
         if any(Privilege.DDL in grant.privileges for grant in grants):
             return set()
-        read = combined([grant.columns for grant in grants if Privilege.SELECT in grant.privileges])
+        read = combine_policies([grant.columns for grant in grants if Privilege.SELECT in grant.privileges])
         return set() if read is None else {name for name in columns if read.get(name, "") is not None}
 
     def check_all_rows(self, privilege: Privilege, table: TableName) -> None:

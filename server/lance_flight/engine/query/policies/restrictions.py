@@ -30,7 +30,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.tables import partitions_of
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import enclosed, quoted
+from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.errors import Refused
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import texts_of
@@ -71,10 +71,10 @@ class Condition:
     def __str__(self) -> str:
         return self.text
 
-    def bound(self, columns: pa.Schema, user: str) -> Predicate:
+    def bind(self, columns: pa.Schema, user: str) -> Predicate:
         """Return the condition as a predicate on the columns of a table; raise `Refused` if they cannot be compared so.
 
-        >>> str(Condition("tenant IN ('a', CURRENT_USER)").bound(pa.schema({"tenant": pa.utf8()}), "bob"))
+        >>> str(Condition("tenant IN ('a', CURRENT_USER)").bind(pa.schema({"tenant": pa.utf8()}), "bob"))
         "tenant IN ('a', 'bob')"
         """
         return _Reader(Cursor.over(self.text, is_spelled_out=True), columns, user).whole()
@@ -254,27 +254,27 @@ class MaskedTable:
 
     def _column(self, name: str) -> str:
         mask = self.policy.masks.get(name)
-        return quoted(name) if mask is None else f"{enclosed(mask)} AS {quoted(name)}"
+        return quote_parts(name) if mask is None else f"{enclose(mask)} AS {quote_parts(name)}"
 
     def _select(self, items: list[str]) -> str:
-        stored = quoted(self.name.db_schema + UNMASKED, self.name.name)
+        stored = quote_parts(self.name.db_schema + UNMASKED, self.name.name)
         return f"SELECT {', '.join(items)} FROM {stored}"  # noqa: S608 - quoted; masks are of the policy file
 
 
-def unmasked(name: TableName) -> TableName:
+def unmasked_name(name: TableName) -> TableName:
     """Return the name by which the query of a masked table reads the stored one."""
     return TableName(name.db_schema + UNMASKED, name.name)
 
 
 def stored_name(name: TableName) -> TableName:
-    """Return the name of the stored table that a name of `unmasked` stands for; any other as it is."""
+    """Return the name of the stored table that a name of `unmasked_name` stands for; any other as it is."""
     return TableName(name.db_schema.removesuffix(UNMASKED), name.name)
 
 
-def combined(granting: Collection[Collection[GrantedColumn] | None]) -> Mapping[str, str | None] | None:
+def combine_policies(granting: Collection[Collection[GrantedColumn] | None]) -> Mapping[str, str | None] | None:
     """Return the columns that any of some grants lists (None: all); a column is masked if no grant gives it as it is, by the first mask.
 
-    >>> dict(combined([[GrantedColumn("a"), GrantedColumn("b", "NULL")], [GrantedColumn("b", "0")]]))
+    >>> dict(combine_policies([[GrantedColumn("a"), GrantedColumn("b", "NULL")], [GrantedColumn("b", "0")]]))
     {'a': None, 'b': 'NULL'}
     """
     found: dict[str, str | None] = {}
@@ -322,7 +322,7 @@ class RowPolicy:
 
     def predicate(self, columns: pa.Schema) -> Predicate:
         """Return the policy as a predicate on some columns; raise `Refused` if it cannot be expressed."""
-        return all_of([any_of([condition.bound(columns, self.user) for condition in part]) for part in self.parts])
+        return all_of([any_of([condition.bind(columns, self.user) for condition in part]) for part in self.parts])
 
     def visible(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot restricted to the partition tables that are allowed.
@@ -336,7 +336,7 @@ class RowPolicy:
             known[self] = self._restrict(snapshot)
         return known[self]
 
-    def checked(
+    def check_rows(
         self, tables: Iterable[pa.Table], target: pa.Schema, defaults: Mapping[str, pa.Scalar] = rows.NO_DEFAULTS
     ) -> Iterator[pa.Table]:
         """Yield the same rows for a table with the columns of `target`; raise `Refused` at the first that is not allowed."""

@@ -52,10 +52,10 @@ class Arguments:
     def value(self, name: str) -> pa.Scalar | None:
         """Return the value of an argument; None if it was not given, is NULL, or is not known yet."""
         text = self.texts.get(name)
-        value = None if text is None else self._computed(text)
+        value = None if text is None else self._compute(text)
         return value if value is not None and value.is_valid else None
 
-    def _computed(self, text: str) -> pa.Scalar | None:
+    def _compute(self, text: str) -> pa.Scalar | None:
         """Return the value of an expression; None if it is not known yet."""
         if not self.is_bound and parameter_count(text) > 0:
             return None
@@ -119,7 +119,7 @@ class Arguments:
     def after(self, name: str) -> tuple[float, str] | None:
         """Return the two values of an argument like `(0.25, 'v1$a$dataset#7')`: a distance and the name of a row."""
         parts = self.parts(name)
-        values = [self._computed(part) for part in parts]
+        values = [self._compute(part) for part in parts]
         if not values or None in values:
             return None
         distance, row = (value.as_py() for value in values if value is not None)

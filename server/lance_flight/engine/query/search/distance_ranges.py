@@ -178,7 +178,7 @@ class Wanted:
                 return _RELATIVE * size + _OF_VECTOR * (1 + self.length) ** 2
 
 
-def _squared(interval: Interval) -> Interval:
+def _square(interval: Interval) -> Interval:
     """Return the squares of lengths; there are none below 0."""
     if interval.high < 0:
         return NOTHING
@@ -188,7 +188,7 @@ def _squared(interval: Interval) -> Interval:
 
 _SEARCHED: Mapping[tuple[str, bool], Callable[[Interval], Interval]] = MappingProxyType(
     {
-        ("l2", True): _squared,
+        ("l2", True): _square,
         ("cosine", True): lambda interval: interval,
         ("dot", True): lambda interval: interval.of(1.0, -1.0),
         ("dot", False): lambda interval: interval.of(-1.0, 1.0),
@@ -249,12 +249,12 @@ def _range_of(condition: Expr, value_of: ValueOf) -> DistanceRange:
         return UNKNOWN
     number = number_of(right)
     if number is not None:
-        return _compared(value_of(left), operator, number)
+        return _compare(value_of(left), operator, number)
     number = number_of(left)
-    return UNKNOWN if number is None else _compared(value_of(right), _FLIPPED[operator], number)
+    return UNKNOWN if number is None else _compare(value_of(right), _FLIPPED[operator], number)
 
 
-def _compared(value: tuple[float, float] | None, operator: str, number: float) -> DistanceRange:
+def _compare(value: tuple[float, float] | None, operator: str, number: float) -> DistanceRange:
     if value is None:
         return UNKNOWN
     scale, offset = value
@@ -272,4 +272,4 @@ def _between(condition: Expr, value_of: ValueOf) -> DistanceRange:
         return UNKNOWN
     value = value_of(Expr(between.expr()))
     low, high = (end for end in ends if end is not None)
-    return _compared(value, ">=", low).both(_compared(value, "<=", high))
+    return _compare(value, ">=", low).both(_compare(value, "<=", high))

@@ -44,8 +44,8 @@ from lance_flight.engine.query.search.targets import target
 from lance_flight.engine.query.search.vectors import After, nearest, query_vectors
 from lance_flight.engine.sql.highlights import with_highlights
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.references import CATALOG, enclosed, quoted
-from lance_flight.engine.sql.tokens import edited
+from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts
+from lance_flight.engine.sql.tokens import edit_text
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.index_kinds import OptionValue
 
@@ -55,7 +55,7 @@ def vector_search(planner: Planner, searched: SearchTarget, arguments: Arguments
     search = nearest(searched, arguments, "column", arguments.count)
     if "queries" in arguments.texts:
         return _search_each(planner, searched, search, arguments)
-    report = f"search: {described(search)}\n{searched.report}"
+    report = f"search: {describe_search(search)}\n{searched.report}"
     found, after = result_of(planner, searched, search, report), arguments.after("after")
     if after is None:
         return found
@@ -75,7 +75,7 @@ def _search_each(planner: Planner, searched: SearchTarget, search: VectorSearch,
     queries = query_vectors(planner, searched.vectors(search.column), arguments)
     queries.check(search.count)
     check_free(searched, queries.field)
-    report = f"search: {len(queries.vectors)} vectors, for each {described(search)}\n{searched.report}"
+    report = f"search: {len(queries.vectors)} vectors, for each {describe_search(search)}\n{searched.report}"
     return replace(
         result_of(planner, searched, search, report),
         schema=pa.schema([*searched.columns, queries.field, search.result]),
@@ -83,7 +83,7 @@ def _search_each(planner: Planner, searched: SearchTarget, search: VectorSearch,
     )
 
 
-def described(search: VectorSearch) -> str:
+def describe_search(search: VectorSearch) -> str:
     """Return what EXPLAIN tells of a search by vectors."""
     by = f"{'MaxSim and ' * search.has_many_vectors}{search.metric or 'the metric of the index'}"
     what = f"{search.count} nearest by {by} of {search.column}"
@@ -110,7 +110,7 @@ def matching(searched: SearchTarget, arguments: Arguments, column: str, count: i
         columns=_columns(searched, arguments, column),
         query=_query(arguments),
         count=count,
-        is_global=_chosen(arguments, "statistics", _STATISTICS),
+        is_global=_choose_value(arguments, "statistics", _STATISTICS),
     )
 
 
@@ -151,11 +151,11 @@ def _query(arguments: Arguments) -> Node | None:
         Mode.named(arguments.text("mode") or Mode.ANY.value),
         fuzziness=arguments.number("fuzziness", least=0, most=MOST_FUZZINESS) or 0,
         slop=arguments.number("slop", least=0, most=MOST_SLOP) or 0,
-        is_plain=_chosen(arguments, "syntax", SYNTAXES),
+        is_plain=_choose_value(arguments, "syntax", SYNTAXES),
     )
 
 
-def _chosen(arguments: Arguments, name: str, meanings: Mapping[str, bool]) -> bool:
+def _choose_value(arguments: Arguments, name: str, meanings: Mapping[str, bool]) -> bool:
     """Return what the value of an argument means; the first of the values if it is not given."""
     given = arguments.text(name) or next(iter(meanings))
     if given.lower() not in meanings:
@@ -187,12 +187,12 @@ class Fusion:
     method: Callable[[Numbers], Numbers]
     weights: tuple[float, float] = (1.0, 1.0)
 
-    def fused(self, lists: Sequence[pa.Table], first: int, count: int) -> pa.Table:
+    def fuse(self, lists: Sequence[pa.Table], first: int, count: int) -> pa.Table:
         """Return `count` rows after the `first` ones, best first; equal ones in the order of the vectors, and of the texts then.
 
         The columns of each list have those of `ADDRESS_FIELDS` and its score among them; the result has `FUSED`.
         """
-        parts = [self._keyed(number, rows) for number, rows in enumerate(lists)]
+        parts = [self._row_keys(number, rows) for number, rows in enumerate(lists)]
         keyed = pa.concat_tables(parts, promote_options="default")
         keyed = keyed.append_column("place", pa.array(np.arange(keyed.num_rows)))
         taken = [field.name for field in FUSED[1:]]
@@ -209,7 +209,7 @@ class Fusion:
             rows = rows.append_column(field, chosen[f"{field.name}_max"].cast(field.type))
         return rows
 
-    def _keyed(self, number: int, rows: pa.Table) -> pa.Table:
+    def _row_keys(self, number: int, rows: pa.Table) -> pa.Table:
         score, named, rank = _LISTS[number]
         values = rows[score.name].to_numpy().astype(np.float64)
         # The best is the greatest.
@@ -279,9 +279,9 @@ def with_searches(planner: Planner, sql: str, parameters: pa.RecordBatch | None,
         planner.searches.parameter_types.update(_parameter_types(call, searched, arguments))
         name = f"{call.function}_{len(tables) + 1}"
         tables[name] = SearchTable(found, planner.log)
-        edits.append((call.start, call.stop, quoted(CATALOG, SEARCHES, name)))
+        edits.append((call.start, call.stop, quote_parts(CATALOG, SEARCHES, name)))
         options = {**searched.texts, **options}
-    return with_highlights(edited(sql, edits), options)
+    return with_highlights(edit_text(sql, edits), options)
 
 
 def _parameter_types(
@@ -315,7 +315,7 @@ def _type_of(argument: str) -> pa.DataType:
 
 def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) -> pa.Scalar:
     """Evaluate an expression, or a query in brackets, to one value."""
-    frame = planner.frame(f"SELECT {enclosed(text)} AS value", parameters)
+    frame = planner.frame(f"SELECT {enclose(text)} AS value", parameters)
     planner.prepare(frame)
     rows = [row for batch in planner.stream(frame) for row in batch.column(0)]
     if len(rows) != 1:
@@ -351,7 +351,7 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
     def find(names: list[str]) -> pa.Table:
         columns = [*(name for name in names if name not in made), *ADDRESS_NAMES]
         lists = [run.best(search, [*columns, search.result.name]) for search in searches]
-        return fuses.fused(lists, first, count).select(names)
+        return fuses.fuse(lists, first, count).select(names)
 
     described = "; ".join(_describe(search, searched) for search in searches)
     return SearchResult(
@@ -386,7 +386,7 @@ def _describe(search: AnySearch, searched: SearchTarget) -> str:
     """Return what EXPLAIN tells of a search."""
     match search:
         case VectorSearch():
-            what = described(search)
+            what = describe_search(search)
         case TextSearch():
             columns = (
                 f"{column.name}^{column.boost:g}" if column.boost != 1 else column.name for column in search.columns

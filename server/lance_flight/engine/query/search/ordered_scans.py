@@ -27,7 +27,7 @@ from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, BATCH_ROWS
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.partition_wise.plan_rebuilding import named, rebuilt, selected
+from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, rebuilt, select_columns
 from lance_flight.engine.query.partition_wise.plans import (
     ColumnKey,
     ColumnReference,
@@ -36,8 +36,8 @@ from lance_flight.engine.query.partition_wise.plans import (
     column_key,
     expressions,
     has_subquery,
+    strip_aliases,
     table_key,
-    unaliased,
 )
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.search.arguments import MOST_ROWS
@@ -116,12 +116,12 @@ class _Computed:
 
 def _of_sort(sort: Node) -> Found | None:
     keys = sort.variant.sort_exprs()
-    first = _computed(_Computed(Expr(keys[0].expr()), sort.inputs[0]))
+    first = _compute(_Computed(Expr(keys[0].expr()), sort.inputs[0]))
     if first is None or _CALL.search(str(first.expression)) is None:
         return None
     call = _call(first)
     if call is None:
-        return NoSearch(f"ORDER BY is not a distance itself, but {_shown(first.expression)}")
+        return NoSearch(f"ORDER BY is not a distance itself, but {_show(first.expression)}")
     distance, operands = call
     name, count = f"{distance.name}(…)", sort.variant.get_fetch_val()
     if count is None:
@@ -161,12 +161,12 @@ def _call(computed: _Computed) -> tuple[Distance, list[Expr]] | None:
     return None if named is None else (DISTANCES[named["word"]], computed.expression.rex_call_operands())
 
 
-def _computed(wanted: _Computed) -> _Computed | None:
+def _compute(wanted: _Computed) -> _Computed | None:
     """Follow the columns of an expression down to where it is computed; None above what is no projection."""
-    expression, node = unaliased(wanted.expression), wanted.node
+    expression, node = strip_aliases(wanted.expression), wanted.node
     inner = _within(replace(wanted, expression=expression))
     if inner is not None:
-        return _computed(inner)
+        return _compute(inner)
     key = column_key(expression)
     while key is not None:
         below = _BELOW.get(type(node.variant))
@@ -176,7 +176,7 @@ def _computed(wanted: _Computed) -> _Computed | None:
             return found if isinstance(node.variant, TableScan) else None
         node = node.inputs[0]
         if isinstance(step, Expr):
-            return _computed(replace(wanted, expression=step, node=node))
+            return _compute(replace(wanted, expression=step, node=node))
         key = step
     return replace(wanted, expression=expression, node=node)
 
@@ -300,7 +300,7 @@ def _made_names(node: Node) -> Iterator[str]:
 
 def _value_of(node: Node, key: _Computed, expression: Expr) -> tuple[float, float] | None:
     """Return the factor and the offset that make an expression of the distance that a key is made of; None for another expression."""
-    computed = _computed(_Computed(expression, node))
+    computed = _compute(_Computed(expression, node))
     if computed is None or _call(computed) is None or _identity(computed) != _identity(key):
         return None
     return computed.scale, computed.offset
@@ -311,7 +311,7 @@ def _identity(computed: _Computed) -> list[str]:
     call = _call(computed)
     if call is None:
         return []
-    sides = [_computed(_Computed(operand, computed.node)) for operand in call[1]]
+    sides = [_compute(_Computed(operand, computed.node)) for operand in call[1]]
     return [
         call[0].name,
         *(str(operand if side is None else side.expression) for operand, side in zip(call[1], sides, strict=True)),
@@ -320,7 +320,7 @@ def _identity(computed: _Computed) -> list[str]:
 
 def _sides(operands: list[Expr], node: Node) -> tuple[str, pa.Scalar | Expr] | NoSearch:
     """Return the column of a scan and the vector that a distance is between."""
-    found = [_computed(_Computed(operand, node)) for operand in operands]
+    found = [_compute(_Computed(operand, node)) for operand in operands]
     columns = [
         computed.expression
         for computed in found
@@ -344,7 +344,7 @@ def _column_name(column: Expr) -> str:
     return str(column.to_variant().name())
 
 
-def _shown(expression: Expr) -> str:
+def _show(expression: Expr) -> str:
     return shown_name(str(expression).removeprefix("Expr(").removesuffix(")"))
 
 
@@ -365,7 +365,7 @@ class ScanPlanner(Planner, Protocol):
     datafusion: SessionContext
     execution: QueryOptions
 
-    def planned(self, plan: Callable[[], T]) -> T:
+    def run_planning(self, plan: Callable[[], T]) -> T:
         """Run a planning function."""
         ...
 
@@ -378,7 +378,7 @@ class ScanPlanner(Planner, Protocol):
         ...
 
 
-def searched(
+def searched_scans(
     planner: ScanPlanner, root: Node, found: Sequence[OrderedScan | NoSearch], *, ask: bool
 ) -> tuple[DataFrame | None, tuple[str, ...]]:
     """Return a plan with searches in place of the scans that they answer, None if there are none, and why others are not.
@@ -400,7 +400,7 @@ def searched(
     if not tables:
         return None, tuple(reasons)
     try:
-        return planner.planned(partial(_with_tables, planner, root, tables)), tuple(reasons)
+        return planner.run_planning(partial(_with_tables, planner, root, tables)), tuple(reasons)
     except Unsupported as exc:
         return None, (*reasons, f"no search: {exc}")
 
@@ -496,7 +496,7 @@ def _best_of_count(run: SearchRun, search: VectorSearch, count: int, names: list
 def _value(planner: ScanPlanner, vector: pa.Scalar | Expr) -> object:
     """Return the numbers of a vector; read it if it is a subquery."""
     if isinstance(vector, Expr):
-        frame = planner.planned(lambda: planner.literal_rows("VALUES (1)").select(vector.alias("value")))
+        frame = planner.run_planning(lambda: planner.literal_rows("VALUES (1)").select(vector.alias("value")))
         (vector,) = [value for batch in planner.stream(frame) for value in batch.column(0)]
     value = vector.as_py()
     if value is None:
@@ -547,7 +547,7 @@ def _every_row(log: ScanLog, target: SearchTarget, names: list[str]) -> Iterator
 
 def _with_tables(planner: ScanPlanner, root: Node, tables: dict[Node, SearchTable]) -> DataFrame:
     replaced = {
-        scan: selected(planner.datafusion, _filtered(planner, scan, table), scan.outputs or ())
+        scan: select_columns(planner.datafusion, _filter_rows(planner, scan, table), scan.outputs or ())
         for scan, table in tables.items()
     }
     return rebuilt(planner.datafusion, root, replaced)
@@ -557,17 +557,19 @@ def _addresses(planner: ScanPlanner, ordered: OrderedScan, rows: Provider) -> Da
     """Return the query for the addresses of the rows that all filters leave, those of distances aside."""
 
     def plan() -> DataFrame:
-        frame = _filtered(planner, ordered.scan, rows)
+        frame = _filter_rows(planner, ordered.scan, rows)
         for condition in ordered.conditions:
             frame = frame.filter(condition)
-        return selected(planner.datafusion, frame, _columns(ordered.scan, [field.name for field in ADDRESS_FIELDS]))
+        return select_columns(
+            planner.datafusion, frame, _columns(ordered.scan, [field.name for field in ADDRESS_FIELDS])
+        )
 
-    return planner.planned(plan)
+    return planner.run_planning(plan)
 
 
-def _filtered(planner: ScanPlanner, scan: Node, rows: pads.Dataset) -> DataFrame:
+def _filter_rows(planner: ScanPlanner, scan: Node, rows: pads.Dataset) -> DataFrame:
     """Return the rows of a dataset that the filters of a scan leave, its columns called as those of the scan."""
-    frame = named(planner.datafusion, planner.rows_of(rows), _columns(scan, rows.schema.names))
+    frame = name_columns(planner.datafusion, planner.rows_of(rows), _columns(scan, rows.schema.names))
     for condition in scan.variant.filters():
         frame = frame.filter(Expr(condition))
     return frame

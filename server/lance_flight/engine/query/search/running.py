@@ -196,7 +196,7 @@ class SearchRun:
 
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
         """Return some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are requested."""
-        return self._named(names, lambda stored: self._best(search, stored, self._of_one))
+        return self._name_columns(names, lambda stored: self._best(search, stored, self._of_one))
 
     def best_of_each(self, search: VectorSearch, queries: QueryVectors, names: list[str]) -> pa.Table:
         """Return some columns of the best rows for each of many vectors, in the order of these."""
@@ -213,9 +213,9 @@ class SearchRun:
         if not queries.vectors:
             made = {field.name: field for field in (*self.searched.columns, queries.field, search.result)}
             return pa.schema([made[name] for name in names]).empty_table()
-        return self._named(names, lambda stored: self._best(search, stored, of_each, queries.field))
+        return self._name_columns(names, lambda stored: self._best(search, stored, of_each, queries.field))
 
-    def _named(
+    def _name_columns(
         self, names: list[str], find: Callable[[list[str]], tuple[pa.Table, list[tuple[Scan, Open]]]]
     ) -> pa.Table:
         """Return what is found with some columns, which may be the names of rows."""

@@ -210,7 +210,7 @@ class SearchTable(ComputedTable):
 
     def _read_outside(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows to a reader outside DataFusion, which may end its statement before the search ends."""
-        yield from self._log.cancellation.awaited(partial(list, self._rows(names)))
+        yield from self._log.cancellation.run_in_thread(partial(list, self._rows(names)))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Lane]:
         self._log.reports.append(self._found.explain)
@@ -325,7 +325,7 @@ class Planner(Protocol):
         """Collect the predicates that prune, from the optimised plan."""
         ...
 
-    def optimised(self, frame: DataFrame) -> LogicalPlan:
+    def optimise(self, frame: DataFrame) -> LogicalPlan:
         """Return the optimised plan of a query."""
         ...
 

@@ -18,7 +18,7 @@ from lance_flight.engine.query.tables import Split, TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.references import CATALOG, enclosed, quoted, shown_name
+from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts, shown_name
 from lance_flight.engine.sql.routines import calls_of, mutable_functions, volatile_functions
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 from lance_flight.model.index_kinds import Family
@@ -32,7 +32,7 @@ def check_not_volatile(condition: str) -> None:
         raise Unsupported(f"filter {condition!r} of a search calls {name}; expected what is the same each time")
 
 
-def chosen(
+def choose_rows(
     planner: Planner,
     view: TableView,
     alias: str,
@@ -49,8 +49,8 @@ def chosen(
     def frame_of(rows: Provider) -> DataFrame:
         name = f"rows_{len(planner.searches.tables) + 1}"
         planner.searches.tables[name] = rows
-        columns = ", ".join(map(quoted, ADDRESS_NAMES))
-        sql = f"SELECT {columns} FROM {quoted(CATALOG, SEARCHES, name)} AS {quoted(alias)} WHERE {enclosed(condition)}"  # noqa: S608 - quoted
+        columns = ", ".join(map(quote_parts, ADDRESS_NAMES))
+        sql = f"SELECT {columns} FROM {quote_parts(CATALOG, SEARCHES, name)} AS {quote_parts(alias)} WHERE {enclose(condition)}"  # noqa: S608 - quoted
         return planner.frame(sql, parameters)
 
     return chosen_by(planner, view, targets, frame_of)
@@ -115,11 +115,11 @@ def target(
         planner.searches.parameter_types.update(planner.wanted_types())
         condition = None
     name: TargetKey = db_schema, reference.name, condition
-    known = _known(planner, name)
+    known = _recall_target(planner, name)
     if known is not None:
         return known
     view = planner.whole(db_schema, reference.name) if condition is None else None
-    found = _planned(planner, table, name, parameters) if view is None else _whole_table(view)
+    found = _plan_target(planner, table, name, parameters) if view is None else _whole_table(view)
     if _is_steady(found, condition):
         planner.searches.targets[name] = found
     return found
@@ -146,7 +146,7 @@ def _is_steady(found: SearchTarget, condition: str | None) -> bool:
     return condition is None or not (parameter_count(condition) or any(calls_of(condition, mutable_functions())))
 
 
-def _known(planner: Planner, name: TargetKey) -> SearchTarget | None:
+def _recall_target(planner: Planner, name: TargetKey) -> SearchTarget | None:
     """Return a target as it was found before in the same snapshot, and record it as read; None without one."""
     db_schema, reference, _ = name
     known, view = planner.searches.targets.get(name), planner.scanned.get(f"{db_schema}.{reference}")
@@ -157,14 +157,14 @@ def _known(planner: Planner, name: TargetKey) -> SearchTarget | None:
     return known
 
 
-def _planned(planner: Planner, table: str, name: TargetKey, parameters: pa.RecordBatch | None) -> SearchTarget:
+def _plan_target(planner: Planner, table: str, name: TargetKey, parameters: pa.RecordBatch | None) -> SearchTarget:
     """Return the target that the plan of a query with its condition leaves."""
     db_schema, reference, condition = name
     given = parameters if condition is not None and parameter_count(condition) else None
     frame = _frame(planner, table, name, given)
     planner.prepare(frame)
     planner.plan(frame)
-    plan = planner.optimised(frame)
+    plan = planner.optimise(frame)
     scans = list(planner.log.scans)
     if len(scans) > 1 or (scans and not is_pure_scan(plan)):
         raise Unsupported(
@@ -187,7 +187,7 @@ def _planned(planner: Planner, table: str, name: TargetKey, parameters: pa.Recor
         found,
         tables=[(None, table) for _, table in found.tables],
         scan=None,
-        chosen=chosen(planner, view, reference, condition, targets, parameters=given),
+        chosen=choose_rows(planner, view, reference, condition, targets, parameters=given),
         report=f"{found.report}\n  rows are found first where {condition}",
     )
 
@@ -227,8 +227,8 @@ def _frame(planner: Planner, table: str, name: TargetKey, parameters: pa.RecordB
 
 def _rows_where(db_schema: str, reference: str, condition: str | None) -> str:
     """Return the query for the rows of a table that fulfil a condition, which is planned and never run."""
-    where = "" if condition is None else f" WHERE {enclosed(_whole(condition))}"
-    return f"SELECT * FROM {quoted(db_schema, reference)}{where}"  # noqa: S608 - quoted
+    where = "" if condition is None else f" WHERE {enclose(_whole(condition))}"
+    return f"SELECT * FROM {quote_parts(db_schema, reference)}{where}"  # noqa: S608 - quoted
 
 
 def _whole(condition: str) -> str:
@@ -270,7 +270,7 @@ def _of_pruning(
     texts = _of_family(indices, Family.TEXT)
     if pruning is not None:
         for mine, version in zip(view.snapshot.tables, pruning.versions, strict=True):
-            tables.append((version.unfiltered, view.floating.pinned(mine.tables(version.kept), numbers)))
+            tables.append((version.unfiltered, view.floating.pin_tables(mine.tables(version.kept), numbers)))
     return SearchTarget(
         name=view.name,
         columns=view.schema,

@@ -257,7 +257,7 @@ def _query_in(text: str) -> str | None:
     cursor = Cursor.over(text)
     if not cursor.peek("("):
         return None
-    inside = cursor.bracketed()[1:-1]
+    inside = cursor.read_bracket()[1:-1]
     return inside if cursor.done and any(Cursor.over(inside).peek(word) for word in _QUERY_STARTS) else None
 
 
@@ -326,13 +326,13 @@ class After:
             place = pc.index(rows[ROW_ID], self.row).as_py()
             if place >= 0 and (is_all or rows.num_rows > place + search.count):
                 return rows.slice(place + 1, search.count).select(names)
-            is_behind = rows.num_rows > 0 and rows[DISTANCE.name][-1].as_py() > _moved(self.distance, _ULPS)
+            is_behind = rows.num_rows > 0 and rows[DISTANCE.name][-1].as_py() > _next_float(self.distance, _ULPS)
             if place < 0 and (is_all or is_behind):
                 raise self._unknown()
             count *= _MORE
 
     def _least(self, search: VectorSearch) -> float:
-        nearest = _moved(self.distance, -_ULPS)
+        nearest = _next_float(self.distance, -_ULPS)
         return nearest if search.least is None else max(nearest, search.least)
 
     def _unknown(self) -> SqlError:
@@ -342,6 +342,6 @@ class After:
         )
 
 
-def _moved(distance: float, units: int) -> float:
+def _next_float(distance: float, units: int) -> float:
     """Return a float32 so many units in the last place further."""
     return float(np.float32(distance) + np.float32(units) * np.spacing(np.float32(abs(distance))))

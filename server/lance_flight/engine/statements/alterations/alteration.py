@@ -29,7 +29,7 @@ class Alteration(TableStatement, ChangeStatement):
     def label(self) -> str:
         return "AlterTable"
 
-    def required(self, own: Collection[TableName]) -> Iterable[Required]:
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
         name = table_name(self.table)
         if name not in own:
             yield from on(name, Privilege.DDL, *self.needs)
@@ -49,7 +49,7 @@ class HistoryAlteration(Alteration):
         changes.check_alone(NOT_ALTERED)
         root, name = self.root_of(changes), table_name(self.table)
         table = root.table(name)
-        self.check_columns(changes.access, root.governing(name))
+        self.check_columns(changes.access, root.governing_table(name))
         check_in_place(name.name, table.snapshot().misplaced)
         changes.cancellation.begin_commit()
         self.alter(root, name, table)

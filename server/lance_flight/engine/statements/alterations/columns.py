@@ -33,7 +33,7 @@ from lance_flight.model.schema_changes import (
     SetComment,
     SetNullable,
     SetPrimaryKey,
-    dotted,
+    show_path,
 )
 
 _LISTED = "ADD COLUMN, DROP COLUMN, RENAME COLUMN or ALTER COLUMN"
@@ -84,13 +84,13 @@ class AddColumnAction(_ColumnAction):
             raise cursor.error(f"the type of column {'.'.join(path)!r}")
         nullable = not cursor.accept("NOT", "NULL")
         default = _default(cursor) if cursor.accept("DEFAULT") else None
-        expression = cursor.bracketed() if cursor.accept("AS") else None
+        expression = cursor.read_bracket() if cursor.accept("AS") else None
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
         return cls(path=path, type=kind, nullable=nullable, default=default, expression=expression, comment=comment)
 
     @property
     def operation(self) -> str:
-        return f"add column {dotted(self.path)}"
+        return f"add column {show_path(self.path)}"
 
     @property
     def reads(self) -> bool:
@@ -113,7 +113,7 @@ class DropColumnAction(_ColumnAction):
 
     @property
     def operation(self) -> str:
-        return f"drop column {dotted(self.path)}"
+        return f"drop column {show_path(self.path)}"
 
     def change(self) -> ColumnChange:
         return ColumnChange(DropColumn(self.path))
@@ -134,7 +134,7 @@ class RenameColumnAction(_ColumnAction):
 
     @property
     def operation(self) -> str:
-        return f"rename column {dotted(self.path)} to {self.name}"
+        return f"rename column {show_path(self.path)} to {self.name}"
 
     @property
     def reads(self) -> bool:
@@ -154,7 +154,7 @@ class RetypeColumnAction(_ColumnAction):
 
     @property
     def operation(self) -> str:
-        return f"alter column {dotted(self.path)} type {self.type}"
+        return f"alter column {show_path(self.path)} type {self.type}"
 
     @property
     def reads(self) -> bool:
@@ -173,7 +173,7 @@ class SetNullableAction(_ColumnAction):
 
     @property
     def operation(self) -> str:
-        return f"alter column {dotted(self.path)} {'drop' if self.nullable else 'set'} not null"
+        return f"alter column {show_path(self.path)} {'drop' if self.nullable else 'set'} not null"
 
     @property
     def reads(self) -> bool:
@@ -192,7 +192,7 @@ class CommentColumnAction(_ColumnAction):
 
     @property
     def operation(self) -> str:
-        return f"comment on column {dotted(self.path)}"
+        return f"comment on column {show_path(self.path)}"
 
     def change(self) -> ColumnChange:
         return ColumnChange(SetComment(self.path, self.text))
@@ -239,7 +239,7 @@ def _action(cursor: Cursor) -> _ColumnAction:
     raise cursor.error(_LISTED)
 
 
-def _altered(cursor: Cursor) -> _ColumnAction:
+def _altered_action(cursor: Cursor) -> _ColumnAction:
     path = _path(cursor)
     if cursor.accept("SET", "NOT", "NULL"):
         return SetNullableAction(path, nullable=False)
@@ -254,7 +254,7 @@ def _altered(cursor: Cursor) -> _ColumnAction:
         raise cursor.error("TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL or COMMENT")
     kind = cursor.type(",")
     if not kind:
-        raise cursor.error(f"the type of column {dotted(path)!r}")
+        raise cursor.error(f"the type of column {show_path(path)!r}")
     return RetypeColumnAction(path, kind)
 
 
@@ -274,7 +274,12 @@ def _path(cursor: Cursor) -> Path:
 
 
 _ACTIONS: Mapping[str, Callable[[Cursor], _ColumnAction]] = MappingProxyType(
-    {"ADD": AddColumnAction.read, "DROP": DropColumnAction.read, "RENAME": RenameColumnAction.read, "ALTER": _altered}
+    {
+        "ADD": AddColumnAction.read,
+        "DROP": DropColumnAction.read,
+        "RENAME": RenameColumnAction.read,
+        "ALTER": _altered_action,
+    }
 )
 
 

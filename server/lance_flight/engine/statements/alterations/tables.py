@@ -11,7 +11,7 @@ from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace, partitioned
+from lance_flight.catalog.namespace import PartitionedNamespace, require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege
@@ -43,7 +43,7 @@ class _BranchAlteration(HistoryAlteration):
         return changes.root.on_branch(None)
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        self.alter_branches(name, partitioned(table, "has no branches"))
+        self.alter_branches(name, require_partitions(table, "has no branches"))
 
     @abstractmethod
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
@@ -145,7 +145,7 @@ class SetPartitionedBy(HistoryAlteration):
         return cls(table, definitions.any_in_brackets(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        partitioned(table, "cannot become so").evolve(self._evolution)
+        require_partitions(table, "cannot become so").evolve(self._evolution)
 
     def _evolution(self, snapshot: Snapshot) -> Revision | None:
         """Return the next spec version; None if its fields equal those of the current one."""
