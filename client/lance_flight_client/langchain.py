@@ -113,7 +113,7 @@ class LanceFlightVectorStore(VectorStore):
         for given in (metadatas, ids):
             if given and len(given) != len(texts):
                 raise ValueError(f"{len(given)} ids or metadatas of {len(texts)} texts; expected one for each")
-        written = [each or str(uuid.uuid4()) for each in ids or repeat(None, len(texts))]
+        written = [identifier or str(uuid.uuid4()) for identifier in ids or repeat(None, len(texts))]
         if texts:
             vectors = self._embedding.embed_documents(texts)
             rows = zip(written, texts, vectors, metadatas or repeat({}), strict=False)
@@ -124,9 +124,11 @@ class LanceFlightVectorStore(VectorStore):
     def _merge(self, rows: Iterable[tuple[str, str, list[float], dict[str, Any]]]) -> None:
         names, types, values = self._columns, self._types, Parameters()
         ids, texts, vectors, metadatas = zip(*rows, strict=True)
-        others = [json.dumps({key: each[key] for key in each if key not in self._kept}) for each in metadatas]
+        others = [
+            json.dumps({key: metadata[key] for key in metadata if key not in self._kept}) for metadata in metadatas
+        ]
         lists = {names.id: ids, names.text: texts, names.vector: vectors, names.metadata: others}
-        lists |= {key: [each.get(key) for each in metadatas] for key in self._kept if key not in self._scope}
+        lists |= {key: [metadata.get(key) for metadata in metadatas] for key in self._kept if key not in self._scope}
         # unnest() wants a type before values are bound; texts are cast to the types of their columns where they are stored.
         source = [
             f"unnest(CAST({values.add(lists[name], pa.list_(types[name]))} AS"
@@ -155,7 +157,7 @@ class LanceFlightVectorStore(VectorStore):
         values = Parameters()
         sql = f"SELECT {self._selected} FROM {self._table}{self._where(values, ids=ids)}"
         found = {document.id: document for document in map(self._document, self._run(sql, values).to_pylist())}
-        return [found[each] for each in dict.fromkeys(ids) if each in found]
+        return [found[identifier] for identifier in dict.fromkeys(ids) if identifier in found]
 
     def similarity_search(
         self, query: str, k: int = 4, *, filter: Mapping[str, Any] = _ALL, **kwargs: Any
@@ -210,7 +212,7 @@ class LanceFlightVectorStore(VectorStore):
         if unknown := filter.keys() - set(self._kept):
             raise ValueError(f"filter has {sorted(unknown)}; expected some of metadata_columns, {list(self._kept)}")
         by_id = [] if ids is None else [(self._columns.id, list(ids))]
-        conditions = [values.condition(*each) for each in (*self._scope.items(), *filter.items(), *by_id)]
+        conditions = [values.condition(*condition) for condition in (*self._scope.items(), *filter.items(), *by_id)]
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     @property

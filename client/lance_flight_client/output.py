@@ -103,7 +103,7 @@ def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
     shown: list[pa.RecordBatch] = []
     for batch in batches:
         shown.append(batch)
-        if limit is not None and sum(each.num_rows for each in shown) > limit:
+        if limit is not None and sum(column.num_rows for column in shown) > limit:
             break
     rows = pa.Table.from_batches(shown, schema)
     print(align_table(rows.slice(0, limit), null=NULL), file=out)
@@ -202,8 +202,10 @@ def csv_columns(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], others: Collection[str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return rows whose columns Arrow's writer of CSV would refuse, or write otherwise, as the texts of `CsvWriter`; `others` stay."""
-    kept = [each.name in others or form_of(each.type) in _PLAIN for each in schema]
-    plain = pa.schema([each if is_kept else each.with_type(_TEXT) for each, is_kept in zip(schema, kept, strict=True)])
+    kept = [field.name in others or form_of(field.type) in _PLAIN for field in schema]
+    plain = pa.schema(
+        [field if is_kept else field.with_type(_TEXT) for field, is_kept in zip(schema, kept, strict=True)]
+    )
 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -298,15 +298,17 @@ def _moment(sample: pa.Array, known: Sequence[str], date_format: str | None) -> 
         return None
     has_clock = any(map(_TIME_LIKE.search, known))
     has_years = all(map(_YEAR.search, known))
-    days = [each for each in _DAYS if ("%Y" in each) == has_years]
+    days = [day_format for day_format in _DAYS if ("%Y" in day_format) == has_years]
     formats = ["".join(parts) for parts in product(days, _CLOCKS)] if has_clock else days
     kind = pa.timestamp("us") if has_clock else pa.date32()
-    fitting = [each for each in (_guess(kind, format=format) for format in formats) if fits(sample, each)]
+    fitting = [
+        conversion for conversion in (_guess(kind, format=format) for format in formats) if fits(sample, conversion)
+    ]
     if not fitting:
         return None
-    if any(not each.values(sample)[0].equals(fitting[0].values(sample)[0]) for each in fitting[1:]):
+    if any(not conversion.values(sample)[0].equals(fitting[0].values(sample)[0]) for conversion in fitting[1:]):
         return Guess(
             _guess(pa.utf8()),
-            f"{known[0]!r} may be {' or '.join(str(each.format) for each in fitting[:2])}: kept as text; say --date-format",
+            f"{known[0]!r} may be {' or '.join(str(conversion.format) for conversion in fitting[:2])}: kept as text; say --date-format",
         )
     return Guess(fitting[0])

@@ -62,7 +62,7 @@ def _iceberg(table: LakehouseTable) -> pa.RecordBatchReader:
     with _naming_table(table, OSError, ValueError, ValidationError):
         opened = StaticTable.from_metadata(_metadata_file(table))
         if table.version is not None and opened.snapshot_by_id(table.version) is None:
-            known = ", ".join(str(each.snapshot_id) for each in opened.snapshots()[-5:])
+            known = ", ".join(str(snapshot.snapshot_id) for snapshot in opened.snapshots()[-5:])
             raise NotFound(f"{table.argument!r}: no snapshot {table.version}; the newest are {known}")
         return opened.scan(snapshot_id=table.version).to_arrow_batch_reader()
 

@@ -174,7 +174,7 @@ def _read_parquet(fragment: Any, size: int, schema: pa.Schema) -> Iterator[tuple
 
 
 def _scan(fragment: Any, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int]]:
-    plain = pa.schema([each.with_type(storage_of(each.type)) for each in schema])
+    plain = pa.schema([field.with_type(storage_of(field.type)) for field in schema])
     scanner = fragment.scanner(
         schema=plain, batch_size=BATCH_ROWS, batch_readahead=_READ_AHEAD, fragment_readahead=1, cache_metadata=False
     )

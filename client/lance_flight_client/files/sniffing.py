@@ -192,7 +192,7 @@ def sniff(
     A column that fits what it is in another file, which this one is `like`, is that.
     """
     # Bytes of a column of bytes are kept.
-    has_bytes = any(is_bytes(each.type) for each in types)
+    has_bytes = any(is_bytes(column.type) for column in types)
     encoding = options.encoding or ("utf-8" if has_bytes else encoding_of(head, name, is_whole=is_whole))
     text = head.decode(encoding, errors="replace") if has_bytes else decode_text(head, encoding, name)
     if not is_whole:
@@ -227,11 +227,11 @@ def sniff(
         start += 1 + sum(text.count("\n") for text in given)
     form = TextForm(encoding=encoding, shape=shape, skip=begin + start, names=tuple(names))
     guesses = _guesses(form, text, options, {} if like is None else like.columns)
-    unsure = {column: each.note for column, each in guesses.items() if each.note and column not in types.names}
+    unsure = {column: guess.note for column, guess in guesses.items() if guess.note and column not in types.names}
     notes += [f"column {column!r}: {note}" for column, note in unsure.items()]
     if not has_header and options.header is None:
         notes.append("the first line has values, and no names; --header makes it names")
-    columns = {column: each.conversion for column, each in guesses.items()}
+    columns = {column: guess.conversion for column, guess in guesses.items()}
     return replace(form, columns=columns, notes=tuple(notes))
 
 
@@ -366,7 +366,7 @@ def _guesses(form: TextForm, text: str, options: TextOptions, others: Mapping[st
         other = others.get(name)
         is_known = other is not None and other.kind not in _NO_VALUES and fits(kept, other)
         found[name] = Guess(other) if is_known and other else guess(kept, options.decimal, options.date_format)
-    signs = [each.conversion.decimal for each in found.values() if each.conversion.is_grouped]
+    signs = [guess.conversion.decimal for guess in found.values() if guess.conversion.is_grouped]
     if options.decimal is None and signs:
         # One column with a decimal comma, or groups, tells what the others have.
         for name, each in found.items():

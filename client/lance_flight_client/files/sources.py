@@ -98,7 +98,7 @@ def open_files(
         raise InvalidInput(f"{PIPE!r} (a pipe) was given beside files; expected one of them")
     kind = None if format is None else FORMATS[format]
     if kind is None or (kind.pipe is None and not kind.is_text):
-        pipes = [name for name, each in FORMATS.items() if each.pipe is not None or each.is_text]
+        pipes = [name for name, form in FORMATS.items() if form.pipe is not None or form.is_text]
         what = "a pipe says no format" if format is None else f"a pipe of format {format!r} cannot be read"
         raise InvalidInput(f"{what}; expected --format {' or '.join(pipes)}")
     with _naming_file("the pipe"):
@@ -189,7 +189,7 @@ class TextPipe:
         stream = ExitStack().enter_context(
             decompress(pipe, "the pipe", sheet=text.sheet, is_workbook=format == "excel")
         )
-        told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
+        told = pa.schema([*types, *(column for column in known if column.name not in types.names)])
         file, begun = _text_file(format, "the pipe", stream, text, types=told, reopen=None)
         return cls(text=file, begun=begun, stream=stream, schema=_apply_types(file.schema, types, known))
 
@@ -245,8 +245,8 @@ class _Argument:
             if not self.texts:
                 return self.factory.inspect(promote_options="permissive", fragments=None)
             below = self.factory.inspect(fragments=0)
-        own = _unified_texts([each.schema for each in self.texts.values()])
-        return pa.schema([*(each for each in own if each.name not in below.names), *below])
+        own = _unified_texts([file.schema for file in self.texts.values()])
+        return pa.schema([*(column for column in own if column.name not in below.names), *below])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,22 +261,24 @@ class FileSource:
     @classmethod
     def of(cls, arguments: Sequence[Found], text: TextOptions, types: pa.Schema, known: pa.Schema) -> FileSource:
         """Open files, and read of each what says its columns."""
-        told = pa.schema([*types, *(each for each in known if each.name not in types.names)])
-        opened_arguments = [_Argument.of(each, text, told) for each in arguments]
-        schema = _unify_schemas([each.inspect() for each in opened_arguments])
-        guesses = any(FORMATS[each.format].is_text for each in arguments)
-        padded = padded_names(path for each in arguments for path in each.paths) if guesses else set[str]()
-        schema = pa.schema([each.with_type(pa.utf8()) if each.name in padded else each for each in schema])
+        told = pa.schema([*types, *(column for column in known if column.name not in types.names)])
+        opened_arguments = [_Argument.of(argument, text, told) for argument in arguments]
+        schema = _unify_schemas([argument.inspect() for argument in opened_arguments])
+        guesses = any(FORMATS[argument.format].is_text for argument in arguments)
+        padded = padded_names(path for argument in arguments for path in argument.paths) if guesses else set[str]()
+        schema = pa.schema([field.with_type(pa.utf8()) if field.name in padded else field for field in schema])
         return cls(
             arguments=opened_arguments,
-            sizes={path: size for each in arguments for path, size in zip(each.paths, each.sizes, strict=True)},
+            sizes={
+                path: size for argument in arguments for path, size in zip(argument.paths, argument.sizes, strict=True)
+            },
             schema=_apply_types(schema, types, known if guesses else None),
             guesses=guesses,
         )
 
     @property
     def _texts(self) -> Sequence[TextFile]:
-        return [text for each in self.arguments for text in each.texts.values()]
+        return [text for argument in self.arguments for text in argument.texts.values()]
 
     @property
     def size(self) -> int | None:
@@ -304,9 +306,9 @@ class FileSource:
 
     def batches(self, schema: pa.Schema, seen: Seen = _nobody) -> Iterator[pa.RecordBatch]:
         rows = done = 0
-        for each in self.arguments:
-            for fragment in each.factory.finish(schema).get_fragments():
-                size, text = self.sizes[fragment.path], each.texts.get(fragment.path)
+        for argument in self.arguments:
+            for fragment in argument.factory.finish(schema).get_fragments():
+                size, text = self.sizes[fragment.path], argument.texts.get(fragment.path)
                 with _naming_file(fragment.path):
                     for batch, read in read_file(fragment, size, text, schema):
                         rows += batch.num_rows
@@ -330,8 +332,8 @@ def _unify_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def _unified_texts(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return the columns of all text files: where their guesses have nothing in common, a column is text."""
     found = dict[str, pa.DataType]()
-    for each in (column for schema in schemas for column in schema):
-        found[each.name] = _common(found.get(each.name, pa.null()), each.type)
+    for column in (column for schema in schemas for column in schema):
+        found[column.name] = _common(found.get(column.name, pa.null()), column.type)
     return pa.schema(list(found.items()))
 
 
@@ -356,7 +358,7 @@ def _apply_types(schema: pa.Schema, types: pa.Schema, known: pa.Schema | None) -
             raise NotFound.named("column", name, schema.names)
     said = {field.name: field for field in (*(known or ()), *types)}
     guessed = _GUESSED if known is not None else {}
-    found = [said.get(each.name, each.with_type(guessed.get(each.type, each.type))) for each in schema]
+    found = [said.get(field.name, field.with_type(guessed.get(field.type, field.type))) for field in schema]
     return pa.schema([pa.field(each.name, each.type, metadata=MARKED if is_blob(each) else None) for each in found])
 
 

@@ -79,7 +79,7 @@ class CsvFile:
     @property
     def schema(self) -> pa.Schema:
         """The columns, as they were guessed."""
-        return pa.schema([(name, each.kind) for name, each in self.form.columns.items()])
+        return pa.schema([(name, conversion.kind) for name, conversion in self.form.columns.items()])
 
     @property
     def notes(self) -> Sequence[str]:
@@ -111,7 +111,7 @@ class CsvFile:
         self._ragged = 0
 
     def _texts(self, stream: Any, conversions: Sequence[Conversion]) -> Iterator[pa.RecordBatch]:
-        types = {name: each.read_as for name, each in zip(self.form.names, conversions, strict=True)}
+        types = {name: conversion.read_as for name, conversion in zip(self.form.names, conversions, strict=True)}
         converting = pacsv.ConvertOptions(column_types=types)
         if self.options.nulls:
             converting.null_values, converting.strings_can_be_null = list(self.options.nulls), True
@@ -216,14 +216,14 @@ class CsvFile:
 
     def _find_lines(self) -> None:
         """Find the lines of the rows that were left out."""
-        wanted = {each.row: place for place, each in enumerate(self.rejected)}
+        wanted = {row.row: place for place, row in enumerate(self.rejected)}
         ragged = 0
         for line, row, _ in self._number_rows():
             ragged += row < 0
             place = wanted.get(-ragged if row < 0 else row)
             if place is not None:
                 self.rejected[place] = replace(self.rejected[place], line=line)
-        self.rejected.sort(key=lambda each: each.line or 0)
+        self.rejected.sort(key=lambda item: item.line or 0)
 
 
 def _apply_types(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -273,7 +273,7 @@ class JsonFile:
             schema=pa.schema([]),
             reopen=reopen,
             notes=() if encoding in {"utf-8", "utf-8-sig", options.encoding} else (f"encoding {encoding}",),
-            as_text={each.name for each in types if pa.types.is_map(each.type)},
+            as_text={column.name for column in types if pa.types.is_map(column.type)},
         )
         lines = b"".join(found._lines(io.BytesIO(head)))
         if not is_whole:
@@ -319,10 +319,10 @@ class JsonFile:
 
     def _infer_schema(self, lines: bytes, types: pa.Schema) -> pa.Schema:
         found = self._read(io.BytesIO(lines), pa.schema([]), len(lines), "infer").schema
-        types = pa.schema([each for each in types if each.name in found.names])
+        types = pa.schema([column for column in types if column.name in found.names])
         schema = self._read(io.BytesIO(lines), types, len(lines), "infer").schema
-        schema = pa.schema([types.field(each.name) if each.name in types.names else each for each in schema])
-        guessed = [each.name for each in schema if each.name not in types.names]
+        schema = pa.schema([types.field(field.name) if field.name in types.names else field for field in schema])
+        guessed = [field.name for field in schema if field.name not in types.names]
         may_be = [
             name for name in guessed if pa.types.is_timestamp(kind := schema.field(name).type) or kind == pa.utf8()
         ]
@@ -330,12 +330,12 @@ class JsonFile:
             told = pa.schema([*types, *((name, pa.utf8()) for name in may_be)])
             rows = self._read(io.BytesIO(lines), told, len(lines), "infer").read_all()
             kinds = {name: _kind_of(rows[name].combine_chunks(), schema.field(name).type) for name in may_be}
-            schema = pa.schema([each.with_type(kinds.get(each.name, each.type)) for each in schema])
+            schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema])
         return schema
 
     def batches(self, stream: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the types of a schema; `DataError` names the line, the column and the value of a wrong one."""
-        own = pa.schema([schema.field(each.name) if each.name in schema.names else each for each in self.schema])
+        own = pa.schema([schema.field(field.name) if field.name in schema.names else field for field in self.schema])
         try:
             lines = self._without_types(self._lines(stream))
             for batch in self._read(_Chunks(lines), own, 1 << 20, "error"):
@@ -363,7 +363,7 @@ class JsonFile:
 
     def _read(self, stream: Any, types: pa.Schema, block: int, unexpected: str) -> Any:
         told = pa.schema(
-            [each.with_type(pa.utf8() if _is_text_of(each.type) else storage_of(each.type)) for each in types]
+            [column.with_type(pa.utf8() if _is_text_of(column.type) else storage_of(column.type)) for column in types]
         )
         parsing = pajson.ParseOptions(
             explicit_schema=told if len(told) else None,

@@ -74,8 +74,8 @@ def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
             writer = csv.writer(file)
             writer.writerow(("file", "line", "column", "value", "reason", "row"))
             writer.writerows(
-                (each.file, each.line, each.column, each.value, each.reason, json.dumps(each.texts, ensure_ascii=False))
-                for each in rejected
+                (row.file, row.line, row.column, row.value, row.reason, json.dumps(row.texts, ensure_ascii=False))
+                for row in rejected
             )
 
 

@@ -63,7 +63,7 @@ def _state(table: FileTable) -> Any:
     if any(LakehouseTable.named(file) is not None for file in table.files):
         return None
     files = [find_files(file, table.format) for file in table.files]
-    return [(each.paths, each.sizes, each.changed) for each in files]
+    return [(source.paths, source.sizes, source.changed) for source in files]
 
 
 def _plain(stem: str) -> str:

@@ -59,24 +59,26 @@ def _explain(engine: Engine, name: TableName, where: str, limit: int | None) -> 
     planned = _plan(engine, name, where)
     print(planned)
     rows = {
-        "spec": [each.spec_id for each in planned.tables],
-        "object_id": [each.object_id for each in planned.tables],
-        "pin": [str(each.pin) for each in planned.tables],
-        "residual filter": [None if each.residual is None else str(each.residual) for each in planned.tables],
+        "spec": [table.spec_id for table in planned.tables],
+        "object_id": [table.object_id for table in planned.tables],
+        "pin": [str(table.pin) for table in planned.tables],
+        "residual filter": [None if table.residual is None else str(table.residual) for table in planned.tables],
     }
     print(align_table(pa.table(rows), limit))
 
 
 def _draw(engine: Engine, name: TableName, where: str | None) -> None:
     planned = _plan(engine, name, where or "TRUE")
-    read = None if where is None else {each.object_id for each in planned.tables}
+    read = None if where is None else {table.object_id for table in planned.tables}
     if where is not None:
         print(planned, end="\n\n")
     partitions = engine.query(f'SHOW PARTITIONS "{name.db_schema}"."{name.name}"')
     for spec in planned.snapshot.specs:
         chosen = partitions.filter(pc.equal(partitions["spec_id"], spec.id))
         columns = {field.field_id for field in spec.fields}
-        others = {field.field_id for each in planned.snapshot.specs for field in each.fields} - columns
+        others = {
+            field.field_id for partition_spec in planned.snapshot.specs for field in partition_spec.fields
+        } - columns
         if not chosen.num_rows:
             continue
         rows = sum(count or 0 for count in chosen["rows"].to_pylist())

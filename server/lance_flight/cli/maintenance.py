@@ -28,10 +28,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.description, command.epilog = operation.means, operation.epilog or None
     add_root(command)
     of_all = " (default: every one of the root)"
-    is_needed = any(each.is_positional for each in operation.arguments)
+    is_needed = any(argument.is_positional for argument in operation.arguments)
     means = "partitioned table, [schema.]name" + ("" if is_needed else of_all)
     command.add_argument("table", metavar="TABLE", nargs=None if is_needed else "?", help=means)
-    defaults = {each.name: each.default for each in dataclasses.fields(DOING[name].rules)}
+    defaults = {field.name: field.default for field in dataclasses.fields(DOING[name].rules)}
     add_arguments(command, operation.arguments, defaults)
 
 

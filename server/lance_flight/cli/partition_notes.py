@@ -15,7 +15,7 @@ def month_note(fields: str) -> str | None:
     >>> month_note("year(ts), month(ts)") is None
     True
     """
-    found = {(each["part"].lower(), each["column"]) for each in _FIELD.finditer(fields)}
+    found = {(match["part"].lower(), match["column"]) for match in _FIELD.finditer(fields)}
     for part, column in sorted(found):
         if part == "month" and ("year", column) not in found:
             return (

@@ -60,8 +60,8 @@ def engine_over(root: str, *, create: bool = False) -> Engine:
 
 def cancel_statements(engine: Engine) -> None:
     """Cancel what runs in an engine of this process; what is committing goes on."""
-    for each in engine.running.records():
-        engine.running.cancel(each.id, Issuer(), seconds=0)
+    for record in engine.running.records():
+        engine.running.cancel(record.id, Issuer(), seconds=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     statements = list(statements_of(text))
     if not statements:
         raise InvalidInput(f"{where or 'the statement'} is empty; expected SQL")
-    command = next((each for each in statements if each.text.startswith("\\")), None)
+    command = next((statement for statement in statements if statement.text.startswith("\\")), None)
     if command is not None:
         place = f"{where}:{command.line}: " if where else ""
         raise InvalidInput(f"{place}{command.text.split()[0]} is a command of the prompt; expected SQL")

@@ -33,8 +33,12 @@ def suggest(source: RowSource, given: str | None) -> int:
     print(
         f"{rows:,} rows, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
     )
-    print(align_table(pa.Table.from_pylist([_row(each, size / max(rows, 1)) for each in found], schema=_COLUMNS)))
-    best = next((each for each in found if each.is_fit), None)
+    print(
+        align_table(
+            pa.Table.from_pylist([_row(suggestion, size / max(rows, 1)) for suggestion in found], schema=_COLUMNS)
+        )
+    )
+    best = next((suggestion for suggestion in found if suggestion.is_fit), None)
     if rows < 2 * FEWEST_ROWS or best is None:
         print(
             f"\nSuggested: no partition fields; none makes several tables of typically {FEWEST_ROWS:,} rows and more."
@@ -53,11 +57,17 @@ _COLUMNS = pa.schema(
 )
 
 
-def _row(each: PartitionSuggestion, row_size: float) -> dict[str, str | int]:
-    if each.tables is None:
-        return {"partition by": f"{each.fields}: over {MOST_TABLES:,} tables"}
-    counts = dict(zip(_ROWS, (each.tables, each.smallest, each.typical, each.largest), strict=True))
-    return {"partition by": each.fields, **counts, "size of a typical one": readable(int(each.typical * row_size))}
+def _row(suggestion: PartitionSuggestion, row_size: float) -> dict[str, str | int]:
+    if suggestion.tables is None:
+        return {"partition by": f"{suggestion.fields}: over {MOST_TABLES:,} tables"}
+    counts = dict(
+        zip(_ROWS, (suggestion.tables, suggestion.smallest, suggestion.typical, suggestion.largest), strict=True)
+    )
+    return {
+        "partition by": suggestion.fields,
+        **counts,
+        "size of a typical one": readable(int(suggestion.typical * row_size)),
+    }
 
 
 def _quote(fields: str) -> str:

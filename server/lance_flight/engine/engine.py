@@ -534,13 +534,16 @@ class Engine:
                 return [TablePlace(object_id="", uri=table.store.uri, version=snapshot.version)]
             return [
                 TablePlace(
-                    object_id=each.object_id,
+                    object_id=partition_table.object_id,
                     uri=table.store.child(
-                        place_of_files(each.location, each.pin if isinstance(each.pin, BranchVersion) else None)
+                        place_of_files(
+                            partition_table.location,
+                            partition_table.pin if isinstance(partition_table.pin, BranchVersion) else None,
+                        )
                     ).uri,
-                    version=getattr(each.pin, "version", None),
+                    version=getattr(partition_table.pin, "version", None),
                 )
-                for each in snapshot.all_tables()
+                for partition_table in snapshot.all_tables()
             ]
 
         return root.read(name, listed)

@@ -217,7 +217,7 @@ def _register(root: Root, name: TableName | None, rules: _Migrating, _: Operatio
         root.register(tables)
     goes = "would be" if rules.dry_run else "is"
     return Outcome(
-        [f"{each.object_id}: {goes} listed at {each.location!r}" for each in tables] or ["nothing is to be listed"]
+        [f"{table.object_id}: {goes} listed at {table.location!r}" for table in tables] or ["nothing is to be listed"]
     )
 
 

@@ -91,7 +91,7 @@ def hosts_of(name: str, port: int) -> list[str]:
     ]
     families = {family for family, _ in found}
     family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
-    return sorted({host for each, host in found if each == family})
+    return sorted({host for literal, host in found if literal == family})
 
 
 def _bracket(host: str) -> str:
@@ -112,7 +112,7 @@ SIBLING_SECONDS = 1.0
 """Time for an answer of another replica of the same machine, within that of the server which has passed the question on."""
 _FORMAT = 2
 _NAME_BYTES = 8
-_OPERATIONS = frozenset(each.value for each in PeerOperation)
+_OPERATIONS = frozenset(operation.value for operation in PeerOperation)
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -214,7 +214,7 @@ class FlightPeers:
         if not asked:
             return []
         with ThreadPoolExecutor(len(asked)) as pool:
-            answers = pool.map(lambda each: self._ask_one(each[0], each[1], decode), asked)
+            answers = pool.map(lambda pair: self._ask_one(pair[0], pair[1], decode), asked)
             return [answer for found in answers for answer in found]
 
     def _ask_one(self, address: PeerAddress, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:

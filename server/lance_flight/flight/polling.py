@@ -125,7 +125,7 @@ class PolledStatements:
         self._in_flight = in_flight
         self._running: dict[bytes, PolledStatement] = {}
         self._answered: LruCache[bytes, PolledStatement] = LruCache(
-            MOST_ANSWERS, most_weight=MOST_ANSWER_BYTES, weigh=lambda each: each.size, idle_seconds=IDLE_SECONDS
+            MOST_ANSWERS, most_weight=MOST_ANSWER_BYTES, weigh=lambda item: item.size, idle_seconds=IDLE_SECONDS
         )
         self._threads = ThreadPoolExecutor(min(in_flight.most, MOST_RUNNING), "polled-statement")
         self._changed = threading.Lock()

@@ -114,7 +114,7 @@ def name_of(pem: bytes) -> str:
         if names:
             # A wildcard stands for any one label.
             return names[0].replace("*", "server", 1)
-    return next((str(each.value) for each in first.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+    return next((str(attribute.value) for attribute in first.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
 def _content(path: str) -> bytes:

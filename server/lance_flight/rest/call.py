@@ -203,9 +203,9 @@ class RestCall:
 
     def entry(self, table: TableId) -> TableEntry:
         """Return the table or view as the backend lists it; `NotFound` if the caller sees none of this name."""
-        for each in self.backend.tables(self.caller):
-            if (each.db_schema, each.name) == (table.db_schema, table.name):
-                return each
+        for entry in self.backend.tables(self.caller):
+            if (entry.db_schema, entry.name) == (table.db_schema, table.name):
+                return entry
         raise NotFound(f"no table {table.name!r}")
 
     def places(self, table: TableId) -> Sequence[TablePlace]:

@@ -31,7 +31,7 @@ def _version_json(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def list_versions(call: RestCall) -> RestAnswer:
     """List the versions of a table: its snapshots."""
-    found = [_version_json(each) for each in _snapshots(call)]
+    found = [_version_json(snapshot) for snapshot in _snapshots(call)]
     descending = str(call.json.get("descending", call.query.get("descending", ""))).lower() == "true"
     limit = call.query.get("limit", "")
     found = found[::-1] if descending else found
@@ -41,7 +41,7 @@ def list_versions(call: RestCall) -> RestAnswer:
 def describe_version(call: RestCall) -> RestAnswer:
     """Describe one version of a table."""
     wanted = call.json.get("version")
-    found = [each for each in _snapshots(call) if wanted is None or each["version"] == wanted]
+    found = [snapshot for snapshot in _snapshots(call) if wanted is None or snapshot["version"] == wanted]
     if not found:
         raise NotFound(f"no version {wanted!r} of table {call.newest.name!r}")
     return RestAnswer({"version": _version_json(found[-1])})
@@ -55,7 +55,7 @@ def restore(call: RestCall) -> RestAnswer:
 
 def _tags(call: RestCall) -> dict[str, dict[str, Any]]:
     rows = call.rows(f"SELECT name, version, branch FROM {call.newest.metadata('tags')}").to_pylist()  # noqa: S608
-    return {each["name"]: {"branch": each["branch"], "version": each["version"], "manifestSize": 0} for each in rows}
+    return {row["name"]: {"branch": row["branch"], "version": row["version"], "manifestSize": 0} for row in rows}
 
 
 def list_tags(call: RestCall) -> RestAnswer:
@@ -91,7 +91,7 @@ def update_tag(call: RestCall) -> RestAnswer:
     """Give another version the name; the old tag is there again if that cannot be."""
     name, before = call.value("tag", str), tag_version(call).value["version"]
     version = call.value("version", int)
-    if version not in {each["version"] for each in _snapshots(call)}:
+    if version not in {snapshot["version"] for snapshot in _snapshots(call)}:
         raise NotFound(f"no version {version} of table {call.newest.name!r}")
     delete_tag(call)
     try:
@@ -113,8 +113,8 @@ def list_branches(call: RestCall) -> RestAnswer:
     return RestAnswer(
         {
             "branches": {
-                each["name"]: {"parentVersion": each["forked_at"], "createAt": 0, "manifestSize": 0, "metadata": {}}
-                for each in _branches(call)
+                branch["name"]: {"parentVersion": branch["forked_at"], "createAt": 0, "manifestSize": 0, "metadata": {}}
+                for branch in _branches(call)
             }
         }
     )
@@ -134,7 +134,7 @@ def create_branch(call: RestCall) -> RestAnswer:
 def delete_branch(call: RestCall) -> RestAnswer:
     """Drop a branch."""
     name = call.value("name", str)
-    if name not in {each["name"] for each in _branches(call)}:
+    if name not in {branch["name"] for branch in _branches(call)}:
         raise NotFound(f"no branch {name!r} of table {call.newest.name!r}")
     call.run(f"ALTER TABLE {call.newest.sql} DROP BRANCH {quote_parts(name)}")
     return RestAnswer({})

@@ -61,7 +61,7 @@ def create_index(call: RestCall) -> RestAnswer:
         options["min_rows"] = 1
     said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
     table, columns = call.target, column_sql(path)
-    if any(each["name"] == name for each in _indexes(call)):
+    if any(index["name"] == name for index in _indexes(call)):
         call.run(f"DROP INDEX {quote_parts(name)} ON {table.sql}")
     call.run(
         f"CREATE INDEX {quote_parts(name)} ON {table.sql} ({columns}) USING {kind}{f' WITH ({said})' if said else ''}"
@@ -90,7 +90,7 @@ def _indexes(call: RestCall) -> list[dict[str, Any]]:
 
 def list_indexes(call: RestCall) -> RestAnswer:
     """List the indices of a table, each with the rows that are in it and those that are not."""
-    return RestAnswer({"indexes": [_index_json(each) for each in _indexes(call)]})
+    return RestAnswer({"indexes": [_index_json(index) for index in _indexes(call)]})
 
 
 def _index_json(index: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def index_stats(call: RestCall) -> RestAnswer:
 
 def _find_index(call: RestCall) -> dict[str, Any]:
     name = call.path["index_name"]
-    found = [each for each in _indexes(call) if each["name"] == name]
+    found = [index for index in _indexes(call) if index["name"] == name]
     if not found:
         raise NotFound(f"no index {name!r} of table {call.newest.name!r}")
     return found[0]

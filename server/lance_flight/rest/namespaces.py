@@ -69,7 +69,7 @@ def drop_namespace(call: RestCall) -> RestAnswer:
     if (call.json.get("behavior") or "restrict").lower() == "cascade":
         raise Unsupported("behavior cascade; expected restrict, and the tables to be dropped first")
     db_schema = schema_of(call.parts)
-    left = [each.name for each in call.backend.tables(call.caller) if each.db_schema == db_schema]
+    left = [entry.name for entry in call.backend.tables(call.caller) if entry.db_schema == db_schema]
     if left:
         raise NamespaceNotEmpty(f"namespace {db_schema!r} has {len(left)} tables, {left[0]!r} for one; expected none")
     try:
@@ -84,7 +84,7 @@ def _walk(call: RestCall) -> tuple[TableId, tuple[str, ...]] | None:
     """Return the partitioned table whose inside an identifier names, and the rest of the identifier; None if it names none."""
     if not call.parts:
         return None
-    known = {(each.db_schema, each.name) for each in call.backend.tables(call.caller)}
+    known = {(entry.db_schema, entry.name) for entry in call.backend.tables(call.caller)}
     for split in range(len(call.parts) - 1, -1, -1):
         db_schema = ".".join(call.parts[:split]) or PUBLIC
         if (db_schema, call.parts[split]) in known:

@@ -127,7 +127,7 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
     columns, extra = _columns(call, body, names, extra)
     hashes = bool(body.get("with_row_id")) or ROW_ID in columns
     if hashes:
-        columns = [each for each in columns if each != ROW_ID]
+        columns = [column for column in columns if column != ROW_ID]
         extra.append(ROW_ID)
     sql = f"SELECT {', '.join([*columns, *extra])} FROM {source}"  # noqa: S608 - quoted names, checked expressions
     sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -181,7 +181,7 @@ def _text_search(call: RestCall, texts: TextQuery, arguments: _Arguments, count:
     for name, value in texts.arguments.items():
         arguments.add(name, text_literal(value) if isinstance(value, str) else value)
     bound = arguments.bind(pa.array([texts.query]))
-    listed = ", ".join(text_literal(each) for each in columns)
+    listed = ", ".join(text_literal(column) for column in columns)
     return f"full_text_search({', '.join([call.table.argument, f'[{listed}]', bound, *arguments.texts])})"
 
 
@@ -210,7 +210,7 @@ def _vectors(value: object) -> list[list[float]]:
 
 
 def _only_vector_column(schema: pa.Schema) -> str:
-    found = [each.name for each in schema if vector_type(each.type) is not None]
+    found = [field.name for field in schema if vector_type(field.type) is not None]
     if len(found) != 1:
         raise InvalidInput(f"{len(found)} vector columns ({', '.join(found[:10])}); expected vector_column to name one")
     (name,) = found

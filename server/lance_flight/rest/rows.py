@@ -38,7 +38,7 @@ def count_rows(call: RestCall) -> RestAnswer:
 def update(call: RestCall) -> RestAnswer:
     """Change columns of the rows that fulfil a predicate."""
     changes = call.value("updates", list)
-    if not changes or not all(isinstance(each, list) and len(each) == 2 for each in changes):  # noqa: PLR2004 - a pair
+    if not changes or not all(isinstance(change, list) and len(change) == 2 for change in changes):  # noqa: PLR2004 - a pair
         raise InvalidInput("updates are no list of pairs; expected [[column, expression], …]")
     assigned = ", ".join(f"{column_sql(name)} = {call.expression(value)}" for name, value in changes)
     rows = call.run(f"UPDATE {call.target.sql} SET {assigned}{call.condition(call.json.get('predicate'))}")  # noqa: S608

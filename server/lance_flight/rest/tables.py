@@ -23,20 +23,20 @@ OPTION = "lance_flight."
 
 def visible_tables(call: RestCall) -> list[TableEntry]:
     """Return the tables and views of all schemas that the caller may see."""
-    return [each for each in call.backend.tables(call.caller) if each.type != LOCAL_TEMPORARY]
+    return [entry for entry in call.backend.tables(call.caller) if entry.type != LOCAL_TEMPORARY]
 
 
 def list_all_tables(call: RestCall) -> RestAnswer:
     """List the tables of all schemas by their identifiers."""
-    found = (call.delimiter.join((*namespace_of(each.db_schema), each.name)) for each in visible_tables(call))
+    found = (call.delimiter.join((*namespace_of(entry.db_schema), entry.name)) for entry in visible_tables(call))
     return _list_page(call, found)
 
 
 def list_tables(call: RestCall) -> RestAnswer:
     """List the tables of a schema, or of a partition namespace."""
     db_schema = schema_of(call.parts)
-    names = [each.name for each in visible_tables(call) if each.db_schema == db_schema]
-    if not names and db_schema not in {each for _, each in call.backend.db_schemas(call.caller)}:
+    names = [entry.name for entry in visible_tables(call) if entry.db_schema == db_schema]
+    if not names and db_schema not in {schema_name for _, schema_name in call.backend.db_schemas(call.caller)}:
         return _list_page(call, namespaces.partition_tables(call))
     return _list_page(call, names)
 

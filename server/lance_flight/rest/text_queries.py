@@ -72,12 +72,12 @@ def _multi_match(said: Mapping[str, Any]) -> TextQuery:
             {"terms": said["query"], "column": column, "boost": boost, "fuzziness": 0}
             for column, boost in zip(said.get("columns") or (), boosts, strict=False)
         ]
-    if not isinstance(queries, list) or not queries or not all(isinstance(each, Mapping) for each in queries):
+    if not isinstance(queries, list) or not queries or not all(isinstance(query, Mapping) for query in queries):
         raise InvalidInput("multi_match has no match_queries; expected one for each column")
     first = queries[0]
-    if any((_terms(each), _is_and(each)) != (_terms(first), _is_and(first)) for each in queries):
+    if any((_terms(query), _is_and(query)) != (_terms(first), _is_and(first)) for query in queries):
         raise Unsupported("multi_match with other terms in each column; expected the same terms")
-    columns = [f"{column}^{_boost(each):g}" for each in queries for column in _column(each)]
+    columns = [f"{column}^{_boost(query):g}" for query in queries for column in _column(query)]
     mode = "all" if _is_and(first) else "any"
     return TextQuery(_terms(first), columns, {"syntax": "words", "mode": mode, "fuzziness": _count(first, "fuzziness")})
 

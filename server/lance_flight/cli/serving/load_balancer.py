@@ -181,9 +181,9 @@ def _servers(front: Front, replicas: Sequence[Replica]) -> str:
         found += " ssl verify none alpn h2 no-check-ssl" if front.are_encrypted else " proto h2"
         found += f" maxconn {MOST_CALLS}"
     return "".join(
-        f"    server replica{each.number} {each.host}:{each.port} check port {each.health_port}"
+        f"    server replica{replica.number} {replica.host}:{replica.port} check port {replica.health_port}"
         f" inter 2s downinter 200ms fall 5 rise 1{found}\n"
-        for each in replicas
+        for replica in replicas
     )
 
 
@@ -192,8 +192,8 @@ def _handshakes(front: Front, replicas: Sequence[Replica]) -> str:
     found = " resolvers names init-addr libc,none" if front.name_server else ""
     found += " ssl verify none alpn h2" if front.are_encrypted else " proto h2"
     servers = "".join(
-        f"    server replica{each.number} {each.host}:{each.port} track replicas/replica{each.number} maxconn {MOST_HANDSHAKES}{found}\n"
-        for each in replicas
+        f"    server replica{replica.number} {replica.host}:{replica.port} track replicas/replica{replica.number} maxconn {MOST_HANDSHAKES}{found}\n"
+        for replica in replicas
     )
     return f"\nbackend handshakes\n    balance leastconn\n    timeout server 10s\n{_STICKING}{servers}"
 
@@ -254,8 +254,8 @@ class FrontLog:
 
     def __init__(self) -> None:
         self._socket, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        for each in (self._socket, self._sender):
-            each.setblocking(False)  # noqa: FBT003 - the interface of the system
+        for opened in (self._socket, self._sender):
+            opened.setblocking(False)  # noqa: FBT003 - the interface of the system
         self.handle = self._sender.fileno()
         self._warned: deque[str] = deque(maxlen=_MOST_WARNED)
 
@@ -325,5 +325,5 @@ def free_ports(count: int, host: str = "127.0.0.1", *, except_for: Collection[in
     with ExitStack() as probes:
         tried = count + len(except_for)
         sockets = [probes.enter_context(socket.create_server((host, 0), family=family)) for _ in range(tried)]
-        ports = [int(each.getsockname()[1]) for each in sockets]
+        ports = [int(opened.getsockname()[1]) for opened in sockets]
     return [port for port in ports if port not in except_for][:count]

@@ -150,11 +150,11 @@ def _write_stacks(number: int, frame: FrameType | None) -> None:
     Not by `faulthandler`: it goes through the list of threads while gRPC adds to it and takes from it.
     """
     here = threading.get_ident()
-    found = sorted(sys._current_frames().items(), key=lambda each: each[0] == here)  # noqa: SLF001 - there is no other way
+    found = sorted(sys._current_frames().items(), key=lambda pair: pair[0] == here)  # noqa: SLF001 - there is no other way
     for thread, top in found:
         lines = [f"Thread {thread:#x} (most recent call first):"]
-        for each, line in traceback.walk_stack(top):
-            lines.append(f'  File "{each.f_code.co_filename}", line {line} in {each.f_code.co_name}')
+        for inner, line in traceback.walk_stack(top):
+            lines.append(f'  File "{inner.f_code.co_filename}", line {line} in {inner.f_code.co_name}')
         os.write(sys.stderr.fileno(), "\n".join([*lines, "", ""]).encode())
 
 

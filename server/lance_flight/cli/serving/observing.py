@@ -183,7 +183,7 @@ def _load(service: Service) -> dict[str, object]:
         "plan_hits": plans.hits,
         "plan_misses": plans.misses,
         "commits": {event: commit_counts[event] for event in CommitEvent},
-        "quota_refusals": {each.value: count for each, count in service.engine.running.quotas.refusals.items()},
+        "quota_refusals": {resource.value: count for resource, count in service.engine.running.quotas.refusals.items()},
         "audit_events": {(kind.value, made.value): count for (kind, made), count in audit.trail.counts.items()},
         "audit_lost": audit.trail.lost,
         "maintenance": service.engine.maintained.totals,

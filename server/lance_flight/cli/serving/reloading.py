@@ -81,7 +81,7 @@ class Reloader:
 
 def _report(running: ServerConfig, found: ServerConfig) -> None:
     """Log each setting that has changed, and what becomes of it."""
-    changed = [each for each in settings() if getattr(running, each.name) != getattr(found, each.name)]
+    changed = [field for field in settings() if getattr(running, field.name) != getattr(found, field.name)]
     for setting in changed:
         before, after = (_show(setting, getattr(config, setting.name)) for config in (running, found))
         if is_reloadable(setting):

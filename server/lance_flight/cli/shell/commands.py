@@ -219,7 +219,7 @@ def _quit(session: ShellSession, _: Sequence[str]) -> None:
 
 
 def _help(session: ShellSession, _: Sequence[str]) -> None:
-    lines = [("\\" + f"{name} {each.arguments}".strip(), each.help) for name, each in COMMANDS.items()]
+    lines = [("\\" + f"{name} {command.arguments}".strip(), command.help) for name, command in COMMANDS.items()]
     width = max(len(form) for form, _ in lines)
     session.show("\n".join(f"{form:{width}}  {text}" for form, text in lines) + f"\n\n{_OTHERWISE}")
 

@@ -50,7 +50,7 @@ class ServerNames:
     @property
     def names(self) -> Sequence[str]:
         """All of them, each once."""
-        return sorted({*self.tables, *self.others, *(name for each in self.tables.values() for name in each)})
+        return sorted({*self.tables, *self.others, *(name for table in self.tables.values() for name in table)})
 
 
 @dataclass(slots=True)

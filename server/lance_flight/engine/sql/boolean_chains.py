@@ -115,14 +115,16 @@ def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[s
 
 
 def _split_operands(start: int, places: Sequence[int], stop: int) -> list[_Operand]:
-    return [_Operand(*each) for each in zip([start, *(place + 1 for place in places)], [*places, stop], strict=True)]
+    return [
+        _Operand(*operand) for operand in zip([start, *(place + 1 for place in places)], [*places, stop], strict=True)
+    ]
 
 
 def _chain(tokens: Sequence[Token], operands: list[_Operand], word: str, listed: set[str] | None) -> Iterator[Edit]:
     """Yield the edits of one chain if it is long; `listed` are the columns that have an IN list already, None: all of them."""
     if len(operands) == 1 or any(start >= stop for start, stop in operands):
         return
-    if len(operands) <= SHORT_CHAIN and not any(_is_run(tokens, each) for each in operands):
+    if len(operands) <= SHORT_CHAIN and not any(_is_run(tokens, operand) for operand in operands):
         return
     kept, edits = (operands, []) if listed is None else _lists(tokens, operands, word, listed)
     yield from edits
@@ -147,7 +149,7 @@ def _is_run(tokens: Sequence[Token], operand: _Operand) -> bool:
 def _spans(tokens: Sequence[Token], operand: _Operand) -> Iterator[_Span]:
     """Yield where the operands begin and end that one stands for."""
     if _is_run(tokens, operand):
-        yield from (_Span(*each) for each in comparisons(tokens[operand.start]))
+        yield from (_Span(*comparison) for comparison in comparisons(tokens[operand.start]))
     else:
         yield _Span(tokens[operand.start].start, tokens[operand.stop - 1].stop)
 
@@ -190,8 +192,8 @@ def _lists(
             edits.append(
                 (tokens[first.start].start, tokens[first.stop - 1].stop, f"{column} {listing} ({', '.join(values)})")
             )
-            edits += [(tokens[each.start - 2].stop, tokens[each.stop - 1].stop, "") for each, _ in others]
-            joined.update(each for each, _ in others)
+            edits += [(tokens[operand.start - 2].stop, tokens[operand.stop - 1].stop, "") for operand, _ in others]
+            joined.update(operand for operand, _ in others)
     return [operand for operand in operands if operand not in joined], edits
 
 

@@ -98,8 +98,8 @@ def with_checked_arithmetic(text: str) -> str:
             " such; write CAST(… AS DECIMAL(38, 0)) for their operands"
         )
     # What reaches further is around what begins at the same place.
-    edits = [(start, start, text) for start, _, text in sorted(opened, key=lambda each: each[:2])] + edits
-    return edit_text(text, sorted(edits, key=lambda each: each[:2]))
+    edits = [(start, start, text) for start, _, text in sorted(opened, key=lambda pair: pair[:2])] + edits
+    return edit_text(text, sorted(edits, key=lambda pair: pair[:2]))
 
 
 def without_check(sql: str, name: str) -> str:

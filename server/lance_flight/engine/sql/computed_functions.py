@@ -133,14 +133,16 @@ class ComputedFunction:
         """Return the type of what it gives; `SqlError` where it takes no arguments of these types."""
         kinds = self._kinds(len(given))
         if len(kinds) != len(given) or not all(
-            types.is_null(kind) or each.fits(kind) for each, kind in zip(kinds, given, strict=True)
+            types.is_null(kind) or argument.fits(kind) for argument, kind in zip(kinds, given, strict=True)
         ):
             got = ", ".join(type_name(kind) for kind in given) or "nothing"
             raise SqlError(
-                f"{word} takes {', '.join(each.name for each in self.kinds)}{', …' * self.repeats}, got {got}"
+                f"{word} takes {', '.join(argument.name for argument in self.kinds)}{', …' * self.repeats}, got {got}"
             )
         pairs = zip(given, kinds, strict=True)
-        zones = {getattr(each, "tz", None) for each, kind in pairs if kind is _MOMENT and not types.is_null(each)}
+        zones = {
+            getattr(argument, "tz", None) for argument, kind in pairs if kind is _MOMENT and not types.is_null(argument)
+        }
         if len(zones) > 1:
             named = " and ".join(sorted(zone or "none" for zone in zones))
             raise SqlError(f"{word} takes moments of one zone, got those of {named}; write AT TIME ZONE behind one")
@@ -151,8 +153,8 @@ class ComputedFunction:
         kinds = self._kinds(len(given))
         if len(kinds) != len(given) or any(types.is_struct(kind) for kind in given):
             return given
-        fits = [types.is_null(kind) or each.fits(kind) for each, kind in zip(kinds, given, strict=True)]
-        return [each.cast(kind) if fit else kind for each, kind, fit in zip(kinds, given, fits, strict=True)]
+        fits = [types.is_null(kind) or argument.fits(kind) for argument, kind in zip(kinds, given, strict=True)]
+        return [argument.cast(kind) if fit else kind for argument, kind, fit in zip(kinds, given, fits, strict=True)]
 
     def _kinds(self, count: int) -> tuple[ArgumentKind, ...]:
         return self.kinds + (self.kinds[-1],) * max(0, count - len(self.kinds)) * self.repeats
@@ -344,8 +346,8 @@ def _hexadecimal(column: pa.Array) -> pa.Array:
 
 def _sha1(columns: Columns) -> pa.Array:
     hashed = [
-        None if each is None else sha1(each, usedforsecurity=False).hexdigest()
-        for each in columns[0].cast(pa.binary()).to_pylist()
+        None if value is None else sha1(value, usedforsecurity=False).hexdigest()
+        for value in columns[0].cast(pa.binary()).to_pylist()
     ]
     return pa.array(hashed, pa.utf8())
 
@@ -506,7 +508,7 @@ def _moments_of(columns: Columns, least: int, compute: Callable[..., Any]) -> pa
     with np.errstate(divide="ignore", invalid="ignore"):
         centred = values - (np.bincount(owners, values, len(count)) / count)[owners]
         square = centred * centred
-        sums = (np.bincount(owners, each, len(count)) for each in (square, square * centred, square * square))
+        sums = (np.bincount(owners, array, len(count)) for array in (square, square * centred, square * square))
         found = compute(count, *sums)
     return pa.array(found, mask=(sizes < least) | ~np.isfinite(found))
 

@@ -89,7 +89,7 @@ def _count_starts(unit: str, a: pa.Array, b: pa.Array) -> Integers:
 
 def _whole(unit: str, a: pa.Array, b: pa.Array) -> Integers:
     """Return the whole units between moments."""
-    first, last = (_microseconds(each, is_local=unit in _ON_THE_CLOCK) for each in (a, b))
+    first, last = (_microseconds(value, is_local=unit in _ON_THE_CLOCK) for value in (a, b))
     if unit not in _MONTHS:
         return _towards_zero(last - first, _SIZES[unit])
     return _towards_zero(_months_between(first, last), _MONTHS[unit])
@@ -153,7 +153,7 @@ def spans(columns: Sequence[pa.Array]) -> pa.Array:
 def ages(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute age: from the second moment to the first one in months, then days, then times, each of one sign."""
     missing = _nulls(columns)
-    last, first = (_microseconds(each, is_local=True) for each in columns)
+    last, first = (_microseconds(column, is_local=True) for column in columns)
     is_back = last < first
     early, late = np.minimum(first, last), np.maximum(first, last)
     (begun, since), (ended, until) = _months_of(early), _months_of(late)
@@ -174,7 +174,7 @@ def _intervals(found: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> pa.Ar
 
 def months_between(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute Spark's months_between: whole months between last days and equal days, else parts of 31 days, to eight digits."""
-    last, first = (_microseconds(each, is_local=True) for each in columns)
+    last, first = (_microseconds(column, is_local=True) for column in columns)
     (begun, since), (ended, until) = _months_of(first), _months_of(last)
     is_whole = since // _DAY == until // _DAY
     is_whole |= (since // _DAY + 1 == _last_days(begun)) & (until // _DAY + 1 == _last_days(ended))

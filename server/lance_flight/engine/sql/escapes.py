@@ -202,7 +202,7 @@ def _timestamp_diff(name: str, arguments: Sequence[str]) -> str:
     if unit in _SECONDS:
         seconds = f"CAST(date_part('epoch', {end}) - date_part('epoch', {begin}) AS BIGINT)"
         return f"({seconds} / {_SECONDS[unit]})"
-    months = [f"date_part('year', {each}) * 12 + date_part('month', {each}) - 1" for each in (end, begin)]
+    months = [f"date_part('year', {value}) * 12 + date_part('month', {value}) - 1" for value in (end, begin)]
     return f"(({months[0]}) / {_MONTHS[unit]} - ({months[1]}) / {_MONTHS[unit]})"
 
 

@@ -56,7 +56,7 @@ _BETWEEN: Mapping[str, int] = MappingProxyType(
 
 
 def _letters_of(table: str) -> dict[str, str]:
-    return dict(each.split("=") for each in table.split())
+    return dict(name.split("=") for name in table.split())
 
 
 _SAME = {letter: f"%{letter}" for letter in "YymdHIMSpbBaAjT%"} | {f"-{letter}": f"%-{letter}" for letter in "dmHIMSj"}
@@ -574,7 +574,7 @@ def macros() -> Mapping[str, Sequence[Macro]]:
         if function.instead:
             continue
         first, parameters = function.names[0], function.macro.parameters
-        body = function.macro.body or f"{first}({', '.join(each.name for each in parameters)})"
+        body = function.macro.body or f"{first}({', '.join(parameter.name for parameter in parameters)})"
         for name in function.names:
             if function.macro.body or name != first:
                 found.setdefault(name.lower(), []).append(Macro(name, parameters, body, function.macro.within))
@@ -584,7 +584,9 @@ def macros() -> Mapping[str, Sequence[Macro]]:
 @cache
 def advice() -> Mapping[str, str]:
     """Return what to write in place of each function that is not offered."""
-    return MappingProxyType({name.lower(): each.instead for each in functions() if each.instead for name in each.names})
+    return MappingProxyType(
+        {name.lower(): function.instead for function in functions() if function.instead for name in function.names}
+    )
 
 
 @cache
@@ -595,19 +597,19 @@ def calling(called: frozenset[str]) -> frozenset[str]:
     ['gen_random_uuid', 'generate_uuid']
     """
     return frozenset(
-        name for name, known in macros().items() if any(not called.isdisjoint(each.calls) for each in known)
+        name for name, known in macros().items() if any(not called.isdisjoint(macro.calls) for macro in known)
     )
 
 
 def by_family() -> Mapping[str, Sequence[Function]]:
     """Return the functions that are offered, by their family."""
-    offered = [each for each in functions() if not each.instead]
-    return {family: tuple(each) for family, each in groupby(offered, key=lambda each: each.family)}
+    offered = [function for function in functions() if not function.instead]
+    return {family: tuple(functions) for family, functions in groupby(offered, key=lambda item: item.family)}
 
 
 def computed_names() -> frozenset[str]:
     """Return the names of the functions that are computed here."""
-    return frozenset(each.names[0] for each in functions() if not each.macro.body)
+    return frozenset(function.names[0] for function in functions() if not function.macro.body)
 
 
 @cache
@@ -616,4 +618,4 @@ def table_macros() -> Mapping[str, Sequence[Macro]]:
     rows = "(SELECT unnest(generate_series(a, b, INTERVAL '{step}')) AS value)"
     moments = [Macro.of(f"{name}(a, b, 'step')", rows, _READERS) for name in ("generate_series", "sequence", "range")]
     moments[-1] = replace(moments[-1], body=rows.replace("generate_series", "range"))
-    return MappingProxyType({each.name: (each, *(macros().get(each.name, ()))) for each in moments})
+    return MappingProxyType({macro.name: (macro, *(macros().get(macro.name, ()))) for macro in moments})

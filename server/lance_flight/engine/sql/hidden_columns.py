@@ -78,7 +78,7 @@ class _Select:
 
     @property
     def is_revealing(self) -> bool:
-        return any(each.hidden for each in self.relations)
+        return any(relation.hidden for relation in self.relations)
 
 
 class RelationReader(TokenPlaces):
@@ -240,7 +240,7 @@ class RelationReader(TokenPlaces):
             raise LimitExceeded(
                 f"* stands for more than {MOST_WILDCARDS} tables in a SELECT that names hidden columns; expected columns"
             )
-        by_name = {each.name: each.hidden for each in select.relations}
+        by_name = {relation.name: relation.hidden for relation in select.relations}
         for star in select.stars:
             if self.is_sign(star - 1, "."):
                 yield from self._excluding(star, by_name.get(fold_name(self.tokens[star - 2]), ()))
@@ -267,13 +267,14 @@ class RelationReader(TokenPlaces):
     def _written_out(self, select: _Select, star: int) -> Edit:
         """Return the edit that replaces `*` by one wildcard for each relation."""
         is_plain = self.word_at(star + 1) not in _OPTIONS and not select.merges
-        if not is_plain or any(each.alias is None for each in select.relations):
+        if not is_plain or any(relation.alias is None for relation in select.relations):
             raise Unsupported(
                 "* beside hidden columns (_partition, _rowid) is not offered over a join with USING, with EXCLUDE or the like,"
                 " or over what has no alias; write the columns, or a.*, b.*"
             )
         items = [
-            f"{each.alias}.*" + (f" EXCLUDE ({', '.join(map(quote_parts, each.hidden))})" if each.hidden else "")
-            for each in select.relations
+            f"{relation.alias}.*"
+            + (f" EXCLUDE ({', '.join(map(quote_parts, relation.hidden))})" if relation.hidden else "")
+            for relation in select.relations
         ]
         return self.tokens[star].start, self.tokens[star].stop, ", ".join(items)

@@ -217,15 +217,15 @@ def json_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
     expected = "a document" if second is None else f"a document and {second}"
     if len(types) != 1 + (second is not None):
         raise SqlError(f"{word} takes {expected}, got {len(types)} arguments")
-    for each in types:
-        if not (is_document(each) or pa.types.is_null(each)):
-            raise SqlError(f"{word} is not defined for {each}; expected {expected}, which are texts")
+    for type_ in types:
+        if not (is_document(type_) or pa.types.is_null(type_)):
+            raise SqlError(f"{word} is not defined for {type_}; expected {expected}, which are texts")
     return kind
 
 
 def json_signature(types: Sequence[pa.DataType]) -> Sequence[pa.DataType]:
     """Return the types that the arguments are cast to."""
-    return [pa.utf8() if is_document(each) else each for each in types]
+    return [pa.utf8() if is_document(type_) else type_ for type_ in types]
 
 
 def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
@@ -241,8 +241,8 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
             values = [None if text is None else convert(text) for text in texts]
         else:
             values = [
-                None if text is None or each is None else convert(_find(_read(text), steps_of(each)))
-                for text, each in zip(texts, columns[1].to_pylist(), strict=True)
+                None if text is None or path is None else convert(_find(_read(text), steps_of(path)))
+                for text, path in zip(texts, columns[1].to_pylist(), strict=True)
             ]
     except RecursionError as exc:
         raise SqlError(f"{word} reads no document with so many arrays and objects inside each other") from exc

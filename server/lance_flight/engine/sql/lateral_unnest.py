@@ -145,7 +145,7 @@ class _Reader(OperandsOfText):
             return stop
         is_outer, at = bool(join & {"LEFT", "RIGHT", "FULL"}), self._after_condition(stop, join)
         closing = self.partners[opening]
-        if any(self.is_sign(each, ",") for each in self._outermost(opening + 1, closing)) or len(columns) > 1:
+        if any(self.is_sign(place, ",") for place in self._outermost(opening + 1, closing)) or len(columns) > 1:
             raise Unsupported(f"unnest of several columns in FROM is not offered; {_NESTED}")
         column = columns[0] if columns else name if name is not None else "unnest"
         unnest = _Unnest(opening + 1, closing, name or "unnest", column, is_outer)
@@ -176,7 +176,11 @@ class _Reader(OperandsOfText):
         if name is None or not self.is_sign(at, "("):
             return name, [], at
         closing = self.partners.get(at, at)
-        return name, [fold_name(each) for each in self.tokens[at + 1 : closing] if not each.is_sign(",")], closing + 1
+        return (
+            name,
+            [fold_name(token) for token in self.tokens[at + 1 : closing] if not token.is_sign(",")],
+            closing + 1,
+        )
 
     def _after_condition(self, at: int, join: frozenset[str]) -> int:
         """Return the token after the condition of a join with unnest, which is true."""
@@ -225,7 +229,7 @@ class _Reader(OperandsOfText):
             if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".") and self.kind(at) in {Kind.WORD, Kind.NAME}
         }
         owners = [table for table in tables if table.name in named]
-        by_alias = [table for table in tables for each in table.unnested if each.alias in named]
+        by_alias = [table for table in tables for list_ in table.unnested if list_.alias in named]
         owners += [table for table in by_alias if table not in owners]
         if not owners and len(tables) == 1:
             owners = list(tables)
@@ -237,13 +241,15 @@ class _Reader(OperandsOfText):
         return owners[0]
 
     def _rewrite(self, select: int, end: int, tables: Sequence[_Table]) -> None:
-        found = {each.alias: (table, each) for table in tables for each in table.unnested}
+        found = {unnest.alias: (table, unnest) for table in tables for unnest in table.unnested}
         if not found:
             return
         moved = set[int]()
         for table in tables:
             if table.unnested:
-                moved.update(range(table.start, table.stop), *(range(each.first, each.last) for each in table.unnested))
+                moved.update(
+                    range(table.start, table.stop), *(range(unnest.first, unnest.last) for unnest in table.unnested)
+                )
                 self._wrap(table)
         last = self._last(end)
         is_in_order = all(not table.unnested for table in tables[:-1])
@@ -271,7 +277,7 @@ class _Reader(OperandsOfText):
             column = f"{quote_parts(table.name or '')}.{quote_parts(unnest.column)}"
             self.edits.append((self.tokens[at].start, self.tokens[at + 2].stop, column))
         elif name in wrapped and self.is_sign(at + 2, "*"):
-            without = ", ".join(quote_parts(each.column) for each in wrapped[name].unnested)
+            without = ", ".join(quote_parts(list_.column) for list_ in wrapped[name].unnested)
             stop = self.tokens[at + 2].stop
             self.edits.append((stop, stop, f" EXCLUDE ({without})"))
 
@@ -301,14 +307,14 @@ class _Reader(OperandsOfText):
         """Write the query that unnests beside the columns of a table: one list within the other, since those of one list are paired."""
         opens = closes = ""
         name = quote_parts(table.name or "")
-        for place, each in enumerate(table.unnested):
-            argument = self.sql[self.tokens[each.first].start : self.tokens[each.last - 1].stop]
+        for place, unnest in enumerate(table.unnested):
+            argument = self.sql[self.tokens[unnest.first].start : self.tokens[unnest.last - 1].stop]
             for other in table.unnested[:place]:
-                if other.alias in {fold_name(self.tokens[at]) for at in range(each.first, each.last)}:
+                if other.alias in {fold_name(self.tokens[at]) for at in range(unnest.first, unnest.last)}:
                     argument = quote_parts(other.column)
-            if each.is_outer:
+            if unnest.is_outer:
                 argument = f"CASE WHEN cardinality({argument}) > 0 THEN {argument} ELSE [NULL] END"
-            opens = f"(SELECT {name}.*, unnest({argument}) AS {quote_parts(each.column)} FROM {opens}"  # noqa: S608 - planned, not run
+            opens = f"(SELECT {name}.*, unnest({argument}) AS {quote_parts(unnest.column)} FROM {opens}"  # noqa: S608 - planned, not run
             closes += f") AS {name}"
         start, stop = self.tokens[table.start].start, self.tokens[table.stop - 1].stop
         self.edits += [(start, start, opens), (stop, stop, closes)]

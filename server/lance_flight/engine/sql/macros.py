@@ -87,14 +87,16 @@ class Macro:
         found = _SIGNATURE.fullmatch(signature)
         if found is None:
             raise SqlError(f"{signature!r} is no signature; expected name(parameter, …)")
-        parameters = tuple(Parameter.of(each, readers) for each in found["parameters"].split(", ") if each)
+        parameters = tuple(Parameter.of(name, readers) for name in found["parameters"].split(", ") if name)
         return cls(found["name"], parameters, body, found["within"])
 
     @cached_property
     def counts(self) -> range:
         """Return how many arguments it takes."""
-        needed = sum(each.default is None and not each.is_rest for each in self.parameters)
-        return range(needed, 10_000 if any(each.is_rest for each in self.parameters) else len(self.parameters) + 1)
+        needed = sum(parameter.default is None and not parameter.is_rest for parameter in self.parameters)
+        return range(
+            needed, 10_000 if any(parameter.is_rest for parameter in self.parameters) else len(self.parameters) + 1
+        )
 
     @cached_property
     def tokens(self) -> Sequence[Token]:
@@ -116,7 +118,7 @@ class Macro:
     def repeated(self) -> frozenset[str]:
         """Return the parameters that the body names more than once."""
         words = [token.text.lower() for token in self.tokens if token.word]
-        return frozenset(each.name for each in self.parameters if words.count(each.name) > 1)
+        return frozenset(parameter.name for parameter in self.parameters if words.count(parameter.name) > 1)
 
     @cached_property
     def calls(self) -> frozenset[str]:
@@ -447,7 +449,7 @@ class _Reader(TokenPlaces):
                 raise self._error(call, f"would compute {called}() more than once; name its value in a query in FROM")
 
     def _argument_edits(self, macro: Macro, given: Mapping[str, str]) -> Iterator[Edit]:
-        literals = {each.name for each in macro.parameters if each.read is not None}
+        literals = {parameter.name for parameter in macro.parameters if parameter.read is not None}
         tokens = macro.tokens
         for at, token in enumerate(tokens):
             name = token.text.lower()
@@ -458,7 +460,7 @@ class _Reader(TokenPlaces):
             elif name in literals:
                 new = text_literal(given[name])
             else:
-                rest = any(each.is_rest and each.name == name for each in macro.parameters)
+                rest = any(parameter.is_rest and parameter.name == name for parameter in macro.parameters)
                 new = given[name] if rest or _is_argument(tokens, at) else _bracket(given[name])
             yield token.start, token.stop, new
 
@@ -478,7 +480,7 @@ class _Reader(TokenPlaces):
         self, call: _Call, tokens: Sequence[Token], opened: int, closing: Mapping[int, int]
     ) -> Iterator[Edit]:
         found, closed = call.modifiers, closing[opened]
-        is_ordered = any(each.word == "ORDER" for each in tokens[opened:closed])
+        is_ordered = any(token.word == "ORDER" for token in tokens[opened:closed])
         if is_ordered and (found.order or found.over or found.quantifier == "DISTINCT"):
             raise self._error(call, "takes no DISTINCT, ORDER BY and OVER: it is the value beside another one")
         start, stop = tokens[opened].stop, tokens[closed].stop
@@ -540,10 +542,16 @@ def signature_of(macro: Macro) -> str:
     'f(a [, b])'
     """
     shown = ""
-    for each in macro.parameters:
-        name = f"'{each.name}'" if each.read is not None else f"{each.name}, …" if each.is_rest else each.name
+    for parameter in macro.parameters:
+        name = (
+            f"'{parameter.name}'"
+            if parameter.read is not None
+            else f"{parameter.name}, …"
+            if parameter.is_rest
+            else parameter.name
+        )
         comma = ", " if shown else ""
-        shown += f" [{comma}{name}]" if each.default is not None else f"{comma}{name}"
+        shown += f" [{comma}{name}]" if parameter.default is not None else f"{comma}{name}"
     within = f" WITHIN GROUP (ORDER BY {macro.within})" if macro.within else ""
     return f"{macro.name}({shown.strip()}){within}"
 

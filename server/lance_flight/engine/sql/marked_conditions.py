@@ -183,7 +183,7 @@ class _Reader(OperandsOfText):
             start = self.start_of_operand(operator)
             if start >= operator:
                 return
-        clause = max(block.clauses, key=lambda each: block.clauses[each])
+        clause = max(block.clauses, key=lambda item: block.clauses[item])
         block.members.append((clause, _Member(start, opening, self.partners[opening] + 1, is_aggregated)))
 
     # --- what becomes of it
@@ -198,7 +198,7 @@ class _Reader(OperandsOfText):
         if any(second.start < first.stop for first, second in pairwise(values)):
             return []
         aliases = {fold_name(item[-1]) for item in listed if item and not is_without_alias(item)}
-        if any(not self._is_plain(each, set() if clause == "SELECT" else aliases) for clause, each in chosen_by):
+        if any(not self._is_plain(member, set() if clause == "SELECT" else aliases) for clause, member in chosen_by):
             return []
         on = self._joined_tables(block)
         marks: dict[str, tuple[_Member, bool]] = {}
@@ -426,7 +426,7 @@ class _Reader(OperandsOfText):
 
     def _about(self, relations: Sequence[_Relation], member: _Member) -> _Relation | None:
         """Return the one table that a condition names; None if it names several."""
-        tables = [each for each in relations if each.name]
+        tables = [relation for relation in relations if relation.name]
         words = [at for at in range(member.start, member.stop) if self.tokens[at].kind in {Kind.WORD, Kind.NAME}]
         before, within = ([at for at in words if (at > member.opening) is is_within] for is_within in (False, True))
         own = {fold_name(self.tokens[at]) for at in within if not self.is_sign(at + 1, ".")}
@@ -434,7 +434,7 @@ class _Reader(OperandsOfText):
             fold_name(self.tokens[at]) for at in before if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".")
         }
         outer = {fold_name(self.tokens[at]) for at in within if self.is_sign(at + 1, ".")} - own
-        about = [each for each in tables if each.name in compared | outer]
+        about = [relation for relation in tables if relation.name in compared | outer]
         if len(about) == 1:
             return about[0]
         return tables[self.side % len(tables)] if tables and not about else None

@@ -70,18 +70,22 @@ def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> lis
     if not any(token.word == "IN" for token in tokens):
         return edits
     operands = Operands(tokens)
-    for each in list(_memberships(operands)):
-        is_right = each.condition is not None and not (each.is_negated and each.condition.has_any_or)
+    for membership in list(_memberships(operands)):
+        is_right = membership.condition is not None and not (membership.is_negated and membership.condition.has_any_or)
         if is_strict or not is_right:
-            opens, closes = tokens[each.left].start, tokens[operands.partners[each.opening]].stop
+            opens, closes = tokens[membership.left].start, tokens[operands.partners[membership.opening]].stop
             edits += [
                 (opens, opens, "("),
-                (tokens[each.operator].start, tokens[each.opening - 1].stop, "<> ALL" if each.is_negated else "= ANY"),
+                (
+                    tokens[membership.operator].start,
+                    tokens[membership.opening - 1].stop,
+                    "<> ALL" if membership.is_negated else "= ANY",
+                ),
                 (closes, closes, ")"),
             ]
             # After ANY, VALUES is a function to DataFusion's parser.
-            if tokens[each.opening + 1].word == "VALUES":
-                inside, end = tokens[each.opening].stop, tokens[operands.partners[each.opening]].start
+            if tokens[membership.opening + 1].word == "VALUES":
+                inside, end = tokens[membership.opening].stop, tokens[operands.partners[membership.opening]].start
                 edits += [(inside, inside, "SELECT * FROM ("), (end, end, ") AS __listed")]
     return edits
 

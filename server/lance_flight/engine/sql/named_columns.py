@@ -138,14 +138,14 @@ class _List(TokenPlaces):
         """Return the WITH before this query, with those of its queries that this one can read."""
         within = [(first, stop) for first, stop in self._closing.items() if first < self._start < stop]
         named = ""
-        for each in with_queries(self.tokens):
+        for query in with_queries(self.tokens):
             around = {
-                first for first, stop in self._closing.items() if first < each.start < stop and first != each.start
+                first for first, stop in self._closing.items() if first < query.start < stop and first != query.start
             }
-            if each.stop < self._start and not around.isdisjoint(first for first, _ in within):
+            if query.stop < self._start and not around.isdisjoint(first for first, _ in within):
                 raise Unsupported(f"COLUMNS and RENAME are not read beside a WITH in brackets; {_WRITE}")
-            if each.stop < self._start and not around:
-                named = f"{self._sql[self.tokens[0].start : self.tokens[each.stop].stop]} "
+            if query.stop < self._start and not around:
+                named = f"{self._sql[self.tokens[0].start : self.tokens[query.stop].stop]} "
         return named
 
     def _ends(self, at: int) -> bool:

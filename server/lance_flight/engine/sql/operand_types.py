@@ -229,7 +229,7 @@ def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
             for key in reader.keys(at + 1):
                 if reader.is_asked(key, is_nested=is_nested):
                     yield [key]
-        if found and len(found) <= _MOST_LISTED and any(reader.is_asked(each, is_nested=is_nested) for each in found):
+        if found and len(found) <= _MOST_LISTED and any(reader.is_asked(span, is_nested=is_nested) for span in found):
             yield found
 
 

@@ -85,8 +85,8 @@ def with_listed_values(sql: str, parameters: pa.RecordBatch) -> str:
 
 def _as_literals(values: list[pa.Array | None]) -> list[str] | None:
     """Return single values as literals of SQL; None if one is not there, or they are not of one type that is written so."""
-    given = [each for each in values if each is not None]
-    kinds = {each.type for each in given}
+    given = [value for value in values if value is not None]
+    kinds = {value.type for value in given}
     if len(given) < len(values) or len(kinds) > 1:
         return None
     (kind,) = kinds

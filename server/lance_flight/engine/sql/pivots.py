@@ -139,7 +139,7 @@ def _pivot(column: str, values: Sequence[_Named], aggregates: Sequence[_Named], 
                 f"{aggregate.text} FILTER (WHERE {quote_parts(column)} {sign} {value.text}) AS {quote_parts(name or '')}"
             )
     if groups is None:
-        used = dict.fromkeys([*(name for each in aggregates for name in _columns_of(each.text)), column])
+        used = dict.fromkeys([*(name for aggregate in aggregates for name in _columns_of(aggregate.text)), column])
         kept, by = f"* EXCLUDE ({', '.join(map(quote_parts, used))})", "ALL"
     else:
         kept = by = ", ".join(groups)

@@ -209,10 +209,10 @@ _UNIFIED = frozenset({"coalesce", "greatest", "least", "make_array", "make_list"
 def _call(found: re.Match[str], text: str) -> str:
     """Say which arguments a function does not take, and which ones it takes as far as DataFusion tells."""
     name, types = found["name"], sql_types(found["types"])
-    counts = sorted({_number(each["count"]) for each in _TAKES.finditer(text)})
+    counts = sorted({_number(match["count"]) for match in _TAKES.finditer(text)})
     given, kinds = (
         _arguments(found["types"]),
-        list(dict.fromkeys(_kind(each["kind"]) for each in _WANTS.finditer(text))),
+        list(dict.fromkeys(_kind(match["kind"]) for match in _WANTS.finditer(text))),
     )
     if name is None or name.startswith("__"):
         return f"a number of this call is {types}; expected a whole number"
@@ -228,7 +228,7 @@ def _call(found: re.Match[str], text: str) -> str:
         return f"{name} takes {wanted}, got {len(given)}"
     if name in _UNIFIED:
         return f"the arguments of {name} are of types without a common one: {types}; write a CAST of some of them"
-    lists = list(dict.fromkeys(f"({_kinds(each['kinds'])})" for each in _LISTS.finditer(text)))
+    lists = list(dict.fromkeys(f"({_kinds(match['kinds'])})" for match in _LISTS.finditer(text)))
     wanted = f"; expected {_list_names(lists or kinds, 'or')}" if lists or kinds else ""
     return f"{name} does not take ({types}){wanted}; write other arguments, or a CAST of some"
 

@@ -141,7 +141,9 @@ def number_parameters(text: str) -> str:
         (edits if within is None else inner.setdefault(within, [])).append(
             (mark.start, mark.stop, _apart(of, mark, f"${n}"))
         )
-    edits += [(each.start, each.stop, text_literal(edit_text(each.text, changes))) for each, changes in inner.items()]
+    edits += [
+        (token.start, token.stop, text_literal(edit_text(token.text, changes))) for token, changes in inner.items()
+    ]
     return edit_text(text, edits)
 
 

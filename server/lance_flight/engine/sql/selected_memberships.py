@@ -114,7 +114,7 @@ class _Reader(OperandsOfText):
     def _member(self, start: int, at: int) -> str:
         is_negated = self.word_at(at - 1) == "NOT"
         stop = at - is_negated
-        if self._has_aggregate(start, stop) or any(self.word_at(each) == "OVER" for each in range(start, stop)):
+        if self._has_aggregate(start, stop) or any(self.word_at(place) == "OVER" for place in range(start, stop)):
             raise Unsupported(_OF_AGGREGATE)
         value, query = self._text(start, stop), self._text(at + 1, self.partners[at + 1] + 1)
         rows = f"FROM {query} AS {_ALIAS}({_VALUE})"

@@ -53,9 +53,9 @@ def _lengths(relation: Rel) -> Sequence[int]:
         case "read":
             columns = [len(name) for name in node.base_schema.names]
         case "project":
-            columns = [*below, *(_length(each, below) for each in node.expressions)]
+            columns = [*below, *(_length(expression, below) for expression in node.expressions)]
         case "aggregate":
-            columns = [_length(each, below) for each in _expressions(node)]
+            columns = [_length(expression, below) for expression in _expressions(node)]
         case "set":
             columns = list(inputs[0]) if inputs else []
         case _:
@@ -75,7 +75,7 @@ def _length(expression: Expression, below: Sequence[int]) -> int:
         place = expression.selection.direct_reference.struct_field.field
         return below[place] if place < len(below) else 0
     inside = list(_expressions(expression))
-    return sum(_length(each, below) for each in inside) + (16 if inside else expression.ByteSize())
+    return sum(_length(token, below) for token in inside) + (16 if inside else expression.ByteSize())
 
 
 def _relations(message: Message) -> Iterator[Rel]:

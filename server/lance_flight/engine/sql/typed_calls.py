@@ -120,9 +120,12 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         **{
             name: TypedFunction(
-                each.result, partial(each.compute, name) if each.grows else each.values, each.signature, each.grows
+                computed_function.result,
+                partial(computed_function.compute, name) if computed_function.grows else computed_function.values,
+                computed_function.signature,
+                computed_function.grows,
             )
-            for name, each in COMPUTED.items()
+            for name, computed_function in COMPUTED.items()
         },
         HIGHLIGHT: TypedFunction(highlight_type, compute_highlights, highlight_signature),
     }

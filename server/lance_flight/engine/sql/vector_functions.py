@@ -83,7 +83,7 @@ class Distance:
         differing = np.flatnonzero(lengths != _lengths(other))
         if len(differing):
             raise self.other_length(int(lengths[differing[0]]), int(_lengths(other)[differing[0]]))
-        (x, no_x), (y, no_y) = (_numbers(each) for each in (one, other))
+        (x, no_x), (y, no_y) = (_numbers(operand) for operand in (one, other))
         add = _adder(lengths)
         with np.errstate(all="ignore"):
             values = self.sums(x, y, add)
@@ -157,10 +157,10 @@ def vector_of(text: str) -> list[float] | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or not all(isinstance(each, int | float) for each in found):
+    if not isinstance(found, list) or not all(isinstance(value, int | float) for value in found):
         return None
     try:
-        numbers = [float(each) for each in found if not isinstance(each, bool)]
+        numbers = [float(value) for value in found if not isinstance(value, bool)]
     except OverflowError:
         return None
     return numbers if len(numbers) == len(found) and all(map(math.isfinite, numbers)) else None

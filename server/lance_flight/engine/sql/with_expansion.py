@@ -32,7 +32,7 @@ def check_expansion(tokens: Sequence[Token]) -> None:
     if not queries:
         return
     named: dict[str, int] = {}
-    for query in sorted(queries, key=lambda each: each.stop):
+    for query in sorted(queries, key=lambda item: item.stop):
         query.relations = _relations(tokens, query.start, query.stop, named)
         named[query.name] = query.relations
         _check_expanded(query.relations, query.name)

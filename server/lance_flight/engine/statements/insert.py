@@ -60,7 +60,7 @@ class Insert(ChangeStatement):
         elif not cursor.accept("INTO"):
             cursor.accept("TABLE")
         if not any(
-            cursor.peek("TABLE", each) for each in ("(", "BY", "SELECT", "VALUES", "WITH", "FROM", "TABLE", ".")
+            cursor.peek("TABLE", word) for word in ("(", "BY", "SELECT", "VALUES", "WITH", "FROM", "TABLE", ".")
         ):
             cursor.accept("TABLE")
         table = references.table(cursor)
