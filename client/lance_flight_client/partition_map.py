@@ -106,8 +106,12 @@ def _grid(heads: tuple[str, str], grid: Mapping[tuple[Key, Key], PartitionCell],
 
 
 def _together(cells: Sequence[PartitionCell | None]) -> PartitionCell | None:
-    found = [cell for cell in cells if cell is not None]
-    return PartitionCell(sum(cell.rows for cell in found), any(cell.is_read for cell in found)) if found else None
+    partition_cells = [cell for cell in cells if cell is not None]
+    return (
+        PartitionCell(sum(cell.rows for cell in partition_cells), any(cell.is_read for cell in partition_cells))
+        if partition_cells
+        else None
+    )
 
 
 def _block(cell: PartitionCell | None, most: int) -> str:

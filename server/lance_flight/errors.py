@@ -69,9 +69,9 @@ _NO_BUCKET = re.compile(r"AWS Error NO_SUCH_BUCKET |<Code>NoSuchBucket<|\bBucket
 
 def _error_number(error: BaseException) -> int | None:
     """Return the number of a system error, as Python has it or as the words of Rust code say; None for another error."""
-    said = _SYSTEM_ERROR.search(str(error))
-    if said is not None:
-        return int(said["rust"] or said["python"])
+    match = _SYSTEM_ERROR.search(str(error))
+    if match is not None:
+        return int(match["rust"] or match["python"])
     return error.errno if isinstance(error, OSError) else None
 
 

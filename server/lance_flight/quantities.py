@@ -30,11 +30,11 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("4GiB"), parse_bytes("1.5 MB"), parse_bytes("64k"), parse_bytes("12")
     (4294967296, 1500000, 65536, 12)
     """
-    found = _PART.fullmatch(text.rstrip())
-    unit = None if found is None else _BYTES.get(found[2].lower())
-    if found is None or unit is None:
+    match = _PART.fullmatch(text.rstrip())
+    unit = None if match is None else _BYTES.get(match[2].lower())
+    if match is None or unit is None:
         raise InvalidInput(f"{text!r} is no size; expected {SIZE_EXPECTED}")
-    return round(float(found[1]) * unit)
+    return round(float(match[1]) * unit)
 
 
 def parse_seconds(text: str) -> float:

@@ -78,8 +78,8 @@ class Pages:
 
 def pages_of(request: Request) -> Pages:
     """Return what all pages have in common."""
-    found: Pages = request.app.state.pages
-    return found
+    pages: Pages = request.app.state.pages
+    return pages
 
 
 def path_of(request: Request) -> str:

@@ -126,19 +126,19 @@ def logout(request: Request) -> Response:
 @page
 def partition_map(request: Request, server: ConsoleServer) -> Response:
     """Show the partition map, with the partitions greyed that a condition leaves out."""
-    found = table_of(request, server)
-    if found is None:
+    console_table = table_of(request, server)
+    if console_table is None:
         return no_table(request)
-    return pages_of(request).show(request, "map.html", table=found, **_map(request, server, found))
+    return pages_of(request).show(request, "map.html", table=console_table, **_map(request, server, console_table))
 
 
 @page
 def map_picture(request: Request, server: ConsoleServer) -> Response:
     """Return the map alone, for the page that is open."""
-    found = table_of(request, server)
-    if found is None:
+    console_table = table_of(request, server)
+    if console_table is None:
         return no_table(request)
-    shown = pages_of(request).show(request, "picture.html", table=found, **_map(request, server, found))
+    shown = pages_of(request).show(request, "picture.html", table=console_table, **_map(request, server, console_table))
     given = {name: value for name, value in request.query_params.items() if value}
     # The address of the page shows what is looked at: it can be given to others, and come back to.
     shown.headers["HX-Replace-Url"] = f"{path_of(request).removesuffix('/picture')}?{urlencode(given)}"
@@ -148,10 +148,10 @@ def map_picture(request: Request, server: ConsoleServer) -> Response:
 @page
 def map_svg(request: Request, server: ConsoleServer) -> Response:
     """Return the map as a picture of its own."""
-    found = table_of(request, server)
-    if found is None:
+    console_table = table_of(request, server)
+    if console_table is None:
         return no_table(request)
-    values = _map(request, server, found)
+    values = _map(request, server, console_table)
     if values["grid"] is None or values["problem"]:
         raise InvalidRequest(values["problem"])
     shown = pages_of(request).show(request, "map.svg", **values | {"fills": FILLS})
@@ -342,52 +342,53 @@ def summary(request: Request, server: ConsoleServer) -> Response:
 @page
 def table(request: Request, server: ConsoleServer) -> Response:
     """Show the columns of a table, and what there is of it."""
-    found = table_of(request, server)
-    if found is None:
+    console_table = table_of(request, server)
+    if console_table is None:
         return no_table(request)
     parts = {
-        "indices": list_rows(server, f"SELECT * FROM {found.sql(metadata='indexes')}"),
-        "tags": list_rows(server, f"SELECT * FROM {found.sql(metadata='tags')}"),
-        "branches": list_rows(server, f"SELECT * FROM {found.sql(metadata='branches')}")
-        if found.is_partitioned
+        "indices": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='indexes')}"),
+        "tags": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='tags')}"),
+        "branches": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='branches')}")
+        if console_table.is_partitioned
         else ([], []),
     }
     return pages_of(request).show(
         request,
         "table.html",
-        table=found,
-        columns=list_rows(server, f"DESCRIBE {found.sql()}"),
-        definition=tables.definition_of(server, found),
-        version=tables.snapshot_of(server, found).version,
-        parts={} if found.is_view else parts,
+        table=console_table,
+        columns=list_rows(server, f"DESCRIBE {console_table.sql()}"),
+        definition=tables.definition_of(server, console_table),
+        version=tables.snapshot_of(server, console_table).version,
+        parts={} if console_table.is_view else parts,
     )
 
 
 @page
 def history(request: Request, server: ConsoleServer) -> Response:
     """Show the snapshots of a table on a time line, and what differs between two of them."""
-    found = table_of(request, server)
-    if found is None:
+    console_table = table_of(request, server)
+    if console_table is None:
         return no_table(request)
     rows = (
         []
-        if found.is_view
+        if console_table.is_view
         else server.rows(
-            f"SELECT * FROM {found.sql(metadata='snapshots')} ORDER BY version DESC LIMIT {MOST_SNAPSHOTS}"
+            f"SELECT * FROM {console_table.sql(metadata='snapshots')} ORDER BY version DESC LIMIT {MOST_SNAPSHOTS}"
         ).to_pylist()
     )
     wanted = [whole_number(request, name) for name in ("a", "b")]
-    chosen = sorted(version for version in wanted if version is not None) if found.is_partitioned else []
+    chosen = sorted(version for version in wanted if version is not None) if console_table.is_partitioned else []
     compared: list[tables.PartitionDifference] | None = None
     if len(chosen) == 2:  # noqa: PLR2004 - two snapshots
         first, second = (
-            tables.partitions_at(server, found, tables.snapshot_of(server, found, version)) for version in chosen
+            tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table, version))
+            for version in chosen
         )
         compared = tables.differences(first, second)
     return pages_of(request).show(
         request,
         "history.html",
-        table=found,
+        table=console_table,
         snapshots=rows,
         dots=_dots(rows),
         chosen=chosen,

@@ -234,7 +234,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
 
 def _about(table: ConsoleTable, reasons: Sequence[str]) -> list[str]:
     """Return the reasons of the scans of a table, whose schema they do not name."""
-    return [text for text in reasons if (found := _REPORT.match(text)) and found["name"] == table.name]
+    return [text for text in reasons if (match := _REPORT.match(text)) and match["name"] == table.name]
 
 
 def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: str) -> PartitionGrid | None:

@@ -125,10 +125,8 @@ def _text_file(
     begun, is_whole = bytes(head), len(head) < HEAD
     if format != "json":
         is_workbook = format == "excel"
-        found = CsvFile.of(
-            name, begun, text, reopen, is_whole=is_whole, types=types, like=like, is_workbook=is_workbook
-        )
-        return found, begun
+        file = CsvFile.of(name, begun, text, reopen, is_whole=is_whole, types=types, like=like, is_workbook=is_workbook)
+        return file, begun
     return JsonFile.of(name, begun, text, reopen, is_whole=is_whole, types=types), begun
 
 

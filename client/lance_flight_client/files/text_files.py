@@ -265,7 +265,7 @@ class JsonFile:
                 f"{name}: the number {large.decode()} is longer than a BIGINT; expected it as a text, with quotes"
             )
         line = begun.partition(b"\n")[0]
-        found = cls(
+        file = cls(
             name=name,
             encoding=encoding,
             is_array=begun.startswith(b"["),
@@ -275,13 +275,13 @@ class JsonFile:
             notes=() if encoding in {"utf-8", "utf-8-sig", options.encoding} else (f"encoding {encoding}",),
             as_text={column.name for column in types if pa.types.is_map(column.type)},
         )
-        lines = b"".join(found._lines(io.BytesIO(head)))
+        lines = b"".join(file._lines(io.BytesIO(head)))
         if not is_whole:
             lines = lines[: lines.rfind(b"\n") + 1] or lines
-        found.schema = found._guess_types(lines, types)
-        mixed = [each for each in found.as_text if each not in types.names]
-        found.notes = (*found.notes, *(f"column {each!r}: has values of several types: kept as text" for each in mixed))
-        return found
+        file.schema = file._guess_types(lines, types)
+        mixed = [each for each in file.as_text if each not in types.names]
+        file.notes = (*file.notes, *(f"column {each!r}: has values of several types: kept as text" for each in mixed))
+        return file
 
     def _guess_types(self, lines: bytes, types: pa.Schema) -> pa.Schema:
         """Guess the columns; those whose values differ in type are text."""

@@ -158,11 +158,11 @@ def failure(text: str) -> JobFailed:
     'cannot read x.csv; [null,3]'
     """
     # The last one is what the others led to.
-    for found in reversed(list(_OURS.finditer(text))):
-        kind = getattr(errors, found["name"], None)
+    for match in reversed(list(_OURS.finditer(text))):
+        kind = getattr(errors, match["name"], None)
         if isinstance(kind, type) and issubclass(kind, errors.LanceFlightError):
-            return JobFailed(kind.code, found["message"])
-    causes = [found["message"] for found in _CAUSES.finditer(text)]
+            return JobFailed(kind.code, match["message"])
+    causes = [match["message"] for match in _CAUSES.finditer(text)]
     lines = dict.fromkeys(_STATE.sub("", line).rstrip(".") for line in causes or text.strip().splitlines()[:1])
     return JobFailed(OTHER, "; ".join(lines) or "Spark does not say why")
 

@@ -67,13 +67,13 @@ def has_java() -> bool:
 
 def packaged_java() -> str:
     """Return a `JAVA_HOME` for the runtime that comes as a package, for as long as this process runs."""
-    found = find_spec(PACKAGED)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(PACKAGED)
+    if spec is None or not spec.submodule_search_locations:
         raise NotFound(
             f"Spark needs a Java, 17 or newer, and there is none in {JAVA}, on PATH, or in the package {PACKAGED};"
             " install lance-flight[spark], or a Java (Debian's is default-jre-headless)"
         )
-    java = Path(next(iter(found.submodule_search_locations)), "java-runtime", "bin", "java")
+    java = Path(next(iter(spec.submodule_search_locations)), "java-runtime", "bin", "java")
     home = Path(tempfile.mkdtemp(prefix="lance-flight-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"

@@ -200,11 +200,11 @@ def _names(text: str, sign: str) -> list[str]:
     )
     names, at = [], 0
     while at < len(text):
-        found = part.match(text, at)
-        if found is None:
+        match = part.match(text, at)
+        if match is None:
             return []
-        names.append(found["plain"] or found["quoted"].replace('""', '"'))
-        at = found.end()
+        names.append(match["plain"] or match["quoted"].replace('""', '"'))
+        at = match.end()
     return [] if text.endswith(sign) else names
 
 

@@ -368,8 +368,8 @@ class LanceFlightDialect(Reflection):
         return Connection(*cargs, **cparams)
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...] | None:
-        found = _VERSION.match(str(connection.exec_driver_sql("SELECT version()").scalar()))
-        return None if found is None else tuple(map(int, found.groups()))
+        match = _VERSION.match(str(connection.exec_driver_sql("SELECT version()").scalar()))
+        return None if match is None else tuple(map(int, match.groups()))
 
     def _get_default_schema_name(self, connection: Any) -> str:
         return str(connection.exec_driver_sql("SELECT current_schema()").scalar())

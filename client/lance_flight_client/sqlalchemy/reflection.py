@@ -109,7 +109,7 @@ class Reflection(DefaultDialect):
         self._nothing(connection, table_name, schema, None)
         quote = self.identifier_preparer.quote_identifier
         asked = f"SHOW INDEXES FROM {quote(self._schema(schema))}.{quote(table_name)}"
-        found = connection.exec_driver_sql(asked).mappings()
+        result = connection.exec_driver_sql(asked).mappings()
         return [
             {
                 "name": index["name"],
@@ -117,7 +117,7 @@ class Reflection(DefaultDialect):
                 "unique": False,
                 "dialect_options": {"lance_flight_using": index["kind"]},
             }
-            for index in found
+            for index in result
         ]
 
     @cache

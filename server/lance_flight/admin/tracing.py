@@ -83,6 +83,6 @@ class Tracing:
 
 def _resource() -> Resource:
     """Return the resource attributes from the environment, with lance-flight as the default service name."""
-    found = Resource.create()
-    is_named = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
-    return found if is_named else found.merge(Resource({SERVICE_NAME: NAME}))
+    resource = Resource.create()
+    is_named = not str(resource.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return resource if is_named else resource.merge(Resource({SERVICE_NAME: NAME}))

@@ -67,10 +67,10 @@ def has_lost_versions(place: Store) -> bool:
     """
     if any(map(is_version_name, place.child(VERSIONS).files())):
         return False
-    found = list(place.child(TRANSACTIONS).tree())
-    if not any(file.path.startswith(_MAKING) for file in found):
+    files = list(place.child(TRANSACTIONS).tree())
+    if not any(file.path.startswith(_MAKING) for file in files):
         return False
-    return len(found) > 1 or time.time() - found[0].modified > _MADE_WITHIN
+    return len(files) > 1 or time.time() - files[0].modified > _MADE_WITHIN
 
 
 @contextmanager

@@ -37,10 +37,10 @@ class _Late(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        found = PathFinder.find_spec(fullname, path, target)
-        if found is not None and found.loader is not None:
-            found.loader = LazyLoader(found.loader)
-        return found
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 def put_off(name: str) -> None:

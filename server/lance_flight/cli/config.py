@@ -30,10 +30,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the effective configuration or check what it names, and fail where `serve` would refuse it."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    found = config_sources.sources(given, file=options.config)
+    sources = config_sources.sources(given, file=options.config)
     if not options.check:
-        print(config_sources.as_toml(found), flush=True)
-    settings = config_sources.merge_sources(found).check()
+        print(config_sources.as_toml(sources), flush=True)
+    settings = config_sources.merge_sources(sources).check()
     return _check(settings, options.root) if options.check else 0
 
 

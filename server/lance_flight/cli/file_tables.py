@@ -82,13 +82,13 @@ def file_tables(sql: str) -> Sequence[FileTable]:
     # The one longer statement that a server takes is an INSERT of rows, which names no file.
     if not 0 < len(places.tokens) <= MOST_TOKENS or places.tokens[0].word not in _STATEMENTS:
         return []
-    found = list(_find_tables(sql, places))
+    tables = list(_find_tables(sql, places))
     first = [token.word for token in places.tokens[:_BEFORE_NAME]]
-    if found and first[0] == "CREATE" and "VIEW" in first:
+    if tables and first[0] == "CREATE" and "VIEW" in first:
         raise InvalidInput(
-            f"a view cannot read {found[0].files[0]!r}, a file of this machine; expected CREATE TABLE … AS"
+            f"a view cannot read {tables[0].files[0]!r}, a file of this machine; expected CREATE TABLE … AS"
         )
-    return found
+    return tables
 
 
 def _find_tables(sql: str, places: TokenPlaces) -> Iterator[FileTable]:

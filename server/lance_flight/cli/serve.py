@@ -89,10 +89,10 @@ def _changes(settings: config.ServerConfig, life: Life, reloader: Reloader) -> I
     """Return the settings of this server as they change: those that its parent sends, or those that it loads itself."""
     if life.settings is not None:
         return sent_by_parent(settings, life.settings)
-    asked = SignalEvent()
+    event = SignalEvent()
     if signal.getsignal(RELOADING) != signal.SIG_IGN:
-        signal.signal(RELOADING, partial(_reload_or_stop, asked, has_terminal()))
-    return asked_for(reloader, asked)
+        signal.signal(RELOADING, partial(_reload_or_stop, event, has_terminal()))
+    return asked_for(reloader, event)
 
 
 def _reload_or_stop(asked: SignalEvent, had_terminal: bool, number: int, frame: FrameType | None) -> None:  # noqa: FBT001 - bound

@@ -26,7 +26,7 @@ def suggest(source: RowSource, given: str | None) -> int:
         meter(size, rows)
 
     try:
-        found = suggestions(source.schema, source.batches(source.schema, seen), given)
+        partition_suggestions = suggestions(source.schema, source.batches(source.schema, seen), given)
     finally:
         meter.close()
     size, rows = read
@@ -35,10 +35,12 @@ def suggest(source: RowSource, given: str | None) -> int:
     )
     print(
         align_table(
-            pa.Table.from_pylist([_row(suggestion, size / max(rows, 1)) for suggestion in found], schema=_COLUMNS)
+            pa.Table.from_pylist(
+                [_row(suggestion, size / max(rows, 1)) for suggestion in partition_suggestions], schema=_COLUMNS
+            )
         )
     )
-    best = next((suggestion for suggestion in found if suggestion.is_fit), None)
+    best = next((suggestion for suggestion in partition_suggestions if suggestion.is_fit), None)
     if rows < 2 * FEWEST_ROWS or best is None:
         print(
             f"\nSuggested: no partition fields; none makes several tables of typically {FEWEST_ROWS:,} rows and more."

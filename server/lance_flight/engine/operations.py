@@ -192,11 +192,11 @@ def _rebuild(root: Root, name: TableName | None, rules: _Repairing, work: Operat
 def _repair(table: Table, rules: _Repairing, work: OperationWork) -> OperationReport:
     if rules.apply is None:
         return repair(table, dry_run=rules.dry_run)
-    found = repair(table)
-    if not (rules.apply and found.findings) or (
-        found.gives_up and not work.agrees(found.lines[: len(found.findings)], rules.yes)
+    report = repair(table)
+    if not (rules.apply and report.findings) or (
+        report.gives_up and not work.agrees(report.lines[: len(report.findings)], rules.yes)
     ):
-        return found
+        return report
     return repair(table, dry_run=False, go_back=True)
 
 

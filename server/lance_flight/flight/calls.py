@@ -287,10 +287,10 @@ class CallMiddlewareFactory(flight.ServerMiddlewareFactory):
         text = _cookie_named(OF_A_COOKIE, sent)
         if text is None:
             return _CallCookie(offered=new_key() if method in _OFFERING else None)
-        found = self._cookies.read(text)
-        is_own = found is not None and found.home == self._cookies.home
-        has_ended = found is None or (is_own and not self._backend.knows(found.key))
-        return _CallCookie(found, is_from_elsewhere=not is_own, has_ended=has_ended)
+        cookie = self._cookies.read(text)
+        is_own = cookie is not None and cookie.home == self._cookies.home
+        has_ended = cookie is None or (is_own and not self._backend.knows(cookie.key))
+        return _CallCookie(cookie, is_from_elsewhere=not is_own, has_ended=has_ended)
 
 
 def call_of(context: flight.ServerCallContext) -> Call:

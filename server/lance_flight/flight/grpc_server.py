@@ -176,9 +176,9 @@ class Answers:
         """Handshake: exchanges a password for a token."""
         if self.greeting is None:
             raise Unsupported("a Handshake, where clients are known by their certificates")
-        said = _HandshakeMessages(messages)
-        self.greeting.answer(said, said)
-        yield from said.written or [b""]
+        handshake_messages = _HandshakeMessages(messages)
+        self.greeting.answer(handshake_messages, handshake_messages)
+        yield from handshake_messages.written or [b""]
 
     def list_actions(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """ListActions: lists the actions that `do_action` runs."""

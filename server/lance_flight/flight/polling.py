@@ -170,8 +170,8 @@ class PolledStatements:
 
     def _find(self, handle: bytes, principal: str) -> PolledStatement | None:
         with self._changed:
-            found = self._running.get(handle) or self._answered.get(handle)
-        return found if found is not None and found.principal == principal else None
+            statement = self._running.get(handle) or self._answered.get(handle)
+        return statement if statement is not None and statement.principal == principal else None
 
     def _begin(self, call: Call, run: Callable[[Call], flight.FlightInfo]) -> PolledStatement:
         statement = PolledStatement(call)

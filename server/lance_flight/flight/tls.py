@@ -47,12 +47,12 @@ class TlsFiles:
         """
         running = _certificates(since.certificate, self.certificate)[0]
         try:
-            found = self._content()
-            if found == since:
+            tls = self._content()
+            if tls == since:
                 self._said = ""
                 self._tell(running, is_in_force=True)
                 return None
-            first = self._check(found)
+            first = self._check(tls)
             if not _out_of_time(running):
                 self._check_time(first)
         except InvalidInput as exc:
@@ -63,7 +63,7 @@ class TlsFiles:
             return None
         self._said = ""
         self._tell(first, is_in_force=True)
-        return found
+        return tls
 
     def _check_time(self, first: x509.Certificate) -> None:
         unusable = _out_of_time(first)

@@ -90,9 +90,9 @@ def hash_class(kind: pa.DataType) -> HashClass | None:
     """
     if types.is_dictionary(kind):
         return hash_class(kind.value_type)
-    for found, tests in _KINDS:
+    for hash_kind, tests in _KINDS:
         if any(test(kind) for test in tests):
-            return HashClass(kind=found, scale=kind.scale if found is HashKind.DECIMAL else None)
+            return HashClass(kind=hash_kind, scale=kind.scale if hash_kind is HashKind.DECIMAL else None)
     return None
 
 

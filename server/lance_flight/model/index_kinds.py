@@ -217,10 +217,10 @@ def index_kind(name: str) -> IndexKind:
     'IVF_HNSW_SQ'
     """
     lower = name.lower()
-    found = KINDS.get(ALIASES.get(lower, lower))
-    if found is None:
+    kind = KINDS.get(ALIASES.get(lower, lower))
+    if kind is None:
         raise InvalidInput(f"index kind {name!r}; expected one of {', '.join([*KINDS, *ALIASES])}")
-    return found
+    return kind
 
 
 def checked_metric(name: str) -> str:

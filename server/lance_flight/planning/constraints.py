@@ -121,15 +121,15 @@ def _months_of(quarters: Domain) -> Domain:
 def _values(order: Ordering, leaf: Compare | In | StartsWith) -> Domain | str:
     match leaf:
         case Compare(_, op, value):
-            found = _compare(order, op, value)
+            domain = _compare(order, op, value)
         case In(_, values, negated):
-            found = _list_items(order, values, negated=negated)
+            domain = _list_items(order, values, negated=negated)
         case StartsWith(_, prefix, _):
-            found = _prefix(order, prefix)
-    if found is None:
+            domain = _prefix(order, prefix)
+    if domain is None:
         return f"the literal is not compared exactly with {order.kind}"
     # What lies beyond the type's own range is cut off.
-    return Domain.everything(order).meet(found)
+    return Domain.everything(order).meet(domain)
 
 
 def _compare(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:

@@ -287,7 +287,7 @@ def _placeholder(partition_field: PartitionField) -> Column:
 
 def _column_of(part: ScalarExpression, fields: dict[ScalarExpression, PartitionField]) -> ScalarExpression | None:
     try:
-        found = fields.get(part)
+        partition_field = fields.get(part)
     except TypeError:
         return None  # a literal without a hash
-    return None if found is None else _placeholder(found)
+    return None if partition_field is None else _placeholder(partition_field)

@@ -100,8 +100,8 @@ class _Lookups:
 
     def all_of(self, parts: Iterable[Predicate]) -> IndexFilter | None:
         """Return what must hold for all parts: those that cannot be looked up are left out."""
-        found = [each for part in parts if (each := self.of(part)) is not None]
-        return _join(" AND ", found) if found else None
+        filters = [each for part in parts if (each := self.of(part)) is not None]
+        return _join(" AND ", filters) if filters else None
 
     def of(self, predicate: Predicate) -> IndexFilter | None:
         try:

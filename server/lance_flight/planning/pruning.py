@@ -96,9 +96,9 @@ def prune(
     whole = partitions if isinstance(partitions, Partitions) else Partitions.apart(partitions)
     question = NormalForm.of(all_of([predicate, with_preimages(hint, schema)]), schema)
     versions = _left_of(whole, schema, question, evaluate)
-    found = [version.result(question, len(conjuncts(predicate))) for version in versions]
-    pruning = Pruning(versions=tuple(found))
-    if any(version.unfiltered is not None and len(version.kept) >= FEWEST_CERTAIN for version in found):
+    prunings = [version.result(question, len(conjuncts(predicate))) for version in versions]
+    pruning = Pruning(versions=tuple(prunings))
+    if any(version.unfiltered is not None and len(version.kept) >= FEWEST_CERTAIN for version in prunings):
         return with_certain(pruning, whole, schema, predicate)
     return pruning
 
@@ -106,11 +106,11 @@ def prune(
 def with_certain(pruning: Pruning, whole: Partitions, schema: NamespaceSchema, predicate: Predicate) -> Pruning:
     """Return the result for `predicate` with the `certain` partitions: those that its negation prunes."""
     dropped = _left_of(whole, schema, NormalForm.of(not_true(predicate, schema), schema), None)
-    found = [
+    prunings = [
         replace(version, certain=version.kept[~left.rows[version.kept]]) if version.unfiltered is not None else version
         for version, left in zip(pruning.versions, dropped, strict=True)
     ]
-    return Pruning(versions=tuple(found))
+    return Pruning(versions=tuple(prunings))
 
 
 def without_idle(

@@ -144,8 +144,8 @@ def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[
 def _classify(error: LanceFlightError) -> tuple[HTTPStatus, Code]:
     status = next(_ANSWERS[kind] for kind in type(error).__mro__ if kind in _ANSWERS)
     nouns, pattern = (_OF_PRESENT, _PRESENT) if isinstance(error, AlreadyExists) else (_OF_ABSENT, _ABSENT)
-    found = pattern.search(str(error)) if isinstance(error, NotFound | AlreadyExists) else None
-    return status if found is None else nouns.get(found[found.lastindex or 0], status)
+    match = pattern.search(str(error)) if isinstance(error, NotFound | AlreadyExists) else None
+    return status if match is None else nouns.get(match[match.lastindex or 0], status)
 
 
 def _body(text: str, code: Code, instance: str) -> dict[str, object]:

@@ -138,7 +138,7 @@ def describe_partition(call: RestCall) -> dict[str, Any] | None:
 def location_of(call: RestCall, table: TableId) -> str | None:
     """Return the location of a plain table; None for a partitioned one, and for a caller who does not read all of it."""
     try:
-        found = call.places(table)
+        places = call.places(table)
     except Refused:
         return None
-    return found[0].uri if len(found) == 1 and not found[0].object_id else None
+    return places[0].uri if len(places) == 1 and not places[0].object_id else None

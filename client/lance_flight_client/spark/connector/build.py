@@ -34,7 +34,7 @@ def sources(version: str | None = None) -> list[Path]:
     """Return the connector's Java sources: those that a version of Spark is built from, or all of them."""
     if version is None:
         return sorted(SOURCES.rglob("*.java"))
-    known = {_number(found.name): found for found in SOURCES.glob(f"{COMMON}-*")}
+    known = {_number(path.name): path for path in SOURCES.glob(f"{COMMON}-*")}
     newest = known[max(number for number in known if number <= _number(version))]
     return [source for place in (SOURCES / COMMON, newest) for source in sorted(place.rglob("*.java"))]
 
@@ -85,10 +85,10 @@ def build(directory: Path, pyspark_home: Path | None = None) -> Path:
 
 
 def _version(home: Path) -> str:
-    found = next((home / "jars").glob("spark-core_*.jar"), None)
-    if found is None:
+    path = next((home / "jars").glob("spark-core_*.jar"), None)
+    if path is None:
         raise NotFound(f"{home} holds no jars of Spark; expected the directory of an installed pyspark")
-    return found.stem.rpartition("-")[2]
+    return path.stem.rpartition("-")[2]
 
 
 def _pack(jar: Path, classes: Path) -> None:

@@ -205,9 +205,9 @@ def _date(days: int) -> str | None:
 def _moment(microseconds: int, zone: str) -> str | None:
     if abs(microseconds) > _MOST_DAYS * _DAY:
         return None
-    found = _EPOCH + timedelta(microseconds=microseconds)
-    text = found.replace(tzinfo=None).isoformat(timespec="microseconds")
-    return f"TIMESTAMP '{text}{zone}'" if found.year in _YEARS else None
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return f"TIMESTAMP '{text}{zone}'" if moment.year in _YEARS else None
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

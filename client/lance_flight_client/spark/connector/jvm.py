@@ -56,8 +56,8 @@ def code_of(exc: LanceFlightError | ServerError) -> str:
     """
     if isinstance(exc, LanceFlightError):
         return exc.code
-    found = _CODE.search(str(exc))
-    return found["code"] if found is not None and found["code"] in _SQLSTATES else "error"
+    match = _CODE.search(str(exc))
+    return match["code"] if match is not None and match["code"] in _SQLSTATES else "error"
 
 
 def _kinds(kind: type[LanceFlightError]) -> Iterator[type[LanceFlightError]]:

@@ -108,12 +108,14 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = requested_table(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
-    said = describe(backend(given), name, relation)
-    answer = describe_table(name, relation, definitions.describe_columns(described_columns(relation), said.columns))
-    comment = {} if said.comment is None else {"comment": said.comment}
+    description = describe(backend(given), name, relation)
+    answer = describe_table(
+        name, relation, definitions.describe_columns(described_columns(relation), description.columns)
+    )
+    comment = {} if description.comment is None else {"comment": description.comment}
     return {
         **answer,
-        "partitioning": said.partitioning,
+        "partitioning": description.partitioning,
         "properties": {**answer["properties"], **comment},
         "is_pinned": point != NEWEST,
     }
@@ -246,21 +248,21 @@ def condition_of(relation: Relation, predicates: Sequence[Mapping[str, Any]]) ->
 def push_aggregates(given: Arguments) -> dict[str, Any] | None:
     """Return the columns of an aggregation with its rows, or with the handle of what reads them; None where Spark computes it."""
     relation, predicates = relation_of(given), given["predicates"]
-    asked = Aggregation.of(relation.source, given["aggregates"], given["keys"])
-    if asked is None:
+    aggregation = Aggregation.of(relation.source, given["aggregates"], given["keys"])
+    if aggregation is None:
         return None
-    rows = answer(backend(given), relation, predicates, asked)
-    schema = spark_schema(asked.schema).json()
+    rows = answer(backend(given), relation, predicates, aggregation)
+    schema = spark_schema(aggregation.schema).json()
     if rows is not None:
-        return {"schema": schema, "rows": to_json(rows, asked.schema)}
-    aggregated = query(relation, predicates, asked)
+        return {"schema": schema, "rows": to_json(rows, aggregation.schema)}
+    aggregated = query(relation, predicates, aggregation)
     return None if aggregated is None else {"schema": schema, "handle": pickle_handle(aggregated), "partitioning": []}
 
 
 def push_limit(given: Arguments) -> dict[str, Any] | None:
     """Return the handle of a relation that reads as many rows as a LIMIT needs; None where there is none."""
-    found = limit_rows(relation_of(given), given["limit"])
-    return None if found is None else {"handle": pickle_handle(found), "partitioning": []}
+    relation = limit_rows(relation_of(given), given["limit"])
+    return None if relation is None else {"handle": pickle_handle(relation), "partitioning": []}
 
 
 def plan_scan(given: Arguments) -> dict[str, Any]:
@@ -281,15 +283,17 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
 
 def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
     """Plan the tasks of a scan that reads the files of a root, from one look at which partitions are left."""
-    found, partitions = planned.plan_tables(), planned.options.partitions
-    tasks = group_tasks(planned, found, most if partitions is None else min(most, partitions))
-    pruning = found.planned.pruning
+    pruned_tables, partitions = planned.plan_tables(), planned.options.partitions
+    tasks = group_tasks(planned, pruned_tables, most if partitions is None else min(most, partitions))
+    pruning = pruned_tables.planned.pruning
     return {
-        "portions": [pickle_handle(portion) for portion in (tasks.portions if tasks else planned.portions_of(found))],
+        "portions": [
+            pickle_handle(portion) for portion in (tasks.portions if tasks else planned.portions_of(pruned_tables))
+        ],
         "keys": [key.to_json() for key in tasks.keys] if tasks else [],
         "values": tasks.values if tasks else [],
-        "rows": tasks.rows if tasks else sum(row_counts([piece.part.table for piece in found.pieces])),
-        "partitions": f"{pruning.scanned} / {pruning.total}" if found.planned.snapshot.is_partitioned else None,
+        "rows": tasks.rows if tasks else sum(row_counts([piece.part.table for piece in pruned_tables.pieces])),
+        "partitions": f"{pruning.scanned} / {pruning.total}" if pruned_tables.planned.snapshot.is_partitioned else None,
     }
 
 

@@ -129,8 +129,8 @@ def answer(backend: SqlRunner, relation: Relation, predicates: Sequence[Node], a
     if isinstance(relation, ServerTable):
         return _from_metadata(backend, asked, asked.sql(name_of(relation), condition))
     if asked.counts_rows:
-        found = relation.where(condition).plan_tables()
-        rows = sum(row_counts([piece.part.table for piece in found.pieces])) if found.is_whole else None
+        pruned_tables = relation.where(condition).plan_tables()
+        rows = sum(row_counts([piece.part.table for piece in pruned_tables.pieces])) if pruned_tables.is_whole else None
         return (
             None if rows is None else pa.Table.from_arrays([pa.array([rows])] * len(asked.calls), schema=asked.schema)
         )

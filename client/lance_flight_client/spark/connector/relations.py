@@ -259,9 +259,9 @@ def _stored_relation(
         return _query(options, backend, table, NEWEST)
     if given.root is not None:
         return DirectTable(reading.plan_direct(given))
-    found = reading.plan_through_server(given)
-    pinned = replace(given, snapshot=found.answer.versions[0], tag=None, time=None)
-    return ServerTable(pinned, found.answer.schema, found.answer.rows, is_partitioned)
+    plan = reading.plan_through_server(given)
+    pinned = replace(given, snapshot=plan.answer.versions[0], tag=None, time=None)
+    return ServerTable(pinned, plan.answer.schema, plan.answer.rows, is_partitioned)
 
 
 def described_columns(relation: Relation) -> StructType:
@@ -294,8 +294,8 @@ def query_plan(options: ReadOptions) -> ReadPlan | None:
     backend = backend_of(catalog)
     if "$" not in table.name and kind_of(backend, table) != "VIEW":
         return None
-    found = _query(catalog, backend, table, NEWEST if options.at is None else Point(version=str(options.at)))
-    return found.scan(options.columns or found.source.names, options.filter)
+    relation = _query(catalog, backend, table, NEWEST if options.at is None else Point(version=str(options.at)))
+    return relation.scan(options.columns or relation.source.names, options.filter)
 
 
 def kind_of(backend: SqlRunner, table: NamedTable) -> str | None:
@@ -395,10 +395,10 @@ def _check_columns(before: Relation, after: Relation, point: str, table: NamedTa
 
 def _plain(columns: StructType) -> StructType:
     """Return columns without what is said of them."""
-    found = StructType()
+    struct_type = StructType()
     for column in columns:
-        found = found.add(column.name, column.dataType, column.nullable)
-    return found
+        struct_type = struct_type.add(column.name, column.dataType, column.nullable)
+    return struct_type
 
 
 _FIRST_COUNTED = 8
@@ -439,13 +439,13 @@ class LimitedPlan:
         return self.plan.schema
 
     def portions(self) -> Sequence[Portion]:
-        found = self.plan.plan_tables()
-        if not found.is_whole:
+        pruned_tables = self.plan.plan_tables()
+        if not pruned_tables.is_whole:
             # How many rows of a table fulfil the condition is known to those who have read them.
             return self.plan.portions()
-        counted = list(_enough(found.pieces, self.rows))
+        counted = list(_enough(pruned_tables.pieces, self.rows))
         tasks = balance_tasks(counted, tasks_for(min(self.rows, sum(rows for _, rows in counted)), None)) or [[]]
-        return [LimitedPortion(self.plan.portion(found, pieces), self.rows) for pieces in tasks]
+        return [LimitedPortion(self.plan.portion(pruned_tables, pieces), self.rows) for pieces in tasks]
 
 
 def _enough(pieces: Sequence[TablePiece], wanted: int) -> Iterator[tuple[TablePiece, int]]:

@@ -84,8 +84,8 @@ def open_stream(given: Arguments) -> dict[str, Any]:
 
 def _history(given: Arguments) -> History:
     """Return the history of the stream that asks, which holds the lease of its batch until `close_stream`."""
-    found = _RUNNING.get(given["stream"])
-    return _RUNNING.setdefault(given["stream"], History(unpickle_handle(given["plan"]))) if found is None else found
+    history = _RUNNING.get(given["stream"])
+    return _RUNNING.setdefault(given["stream"], History(unpickle_handle(given["plan"]))) if history is None else history
 
 
 def newest_offset(given: Arguments) -> dict[str, Any]:

@@ -56,10 +56,10 @@ class TableReadOptions:
         >>> TableReadOptions.parse({"Snapshot": "12"}).points
         {'snapshot': 12}
         """
-        found: TableReadOptions = _parse(cls, options, READ)
-        if len(found.points) > 1:
-            raise InvalidInput(f"{READ}: expected one of {', '.join(found.points)}, not several")
-        return found
+        table_read_options: TableReadOptions = _parse(cls, options, READ)
+        if len(table_read_options.points) > 1:
+            raise InvalidInput(f"{READ}: expected one of {', '.join(table_read_options.points)}, not several")
+        return table_read_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class TableWriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> TableWriteOptions:
         """Read options as Spark gives them; `InvalidInput` names what is wrong with them."""
-        found: TableWriteOptions = _parse(cls, options, WRITE)
-        return found
+        table_write_options: TableWriteOptions = _parse(cls, options, WRITE)
+        return table_write_options
 
 
 def known_options(options: Mapping[str, str], expected: Iterable[str], way: str) -> dict[str, str]:

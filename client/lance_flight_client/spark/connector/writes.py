@@ -226,7 +226,7 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
     table, snapshot = oldest.open_table()
     if planned.shared.branch != (None if table.branch is None else table.branch.name):
         return planned
-    read = sorted({found.object_id for plan in plans for found in plan.plan_tables().planned.tables})
+    read = sorted({planned_table.object_id for plan in plans for planned_table in plan.plan_tables().planned.tables})
     shared = SharedWrite.begin(table, snapshot.version)
     return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
 
@@ -285,13 +285,13 @@ def begun_in_root(
 def _overwritten_tables(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the tables that hold the rows which fulfil predicates, and no others."""
     condition = Conditions.over(plan.source).all_of(predicates)
-    found = replace(plan, options=replace(plan.options, filter=condition)).plan_tables()
-    if not found.is_whole:
+    pruned_tables = replace(plan, options=replace(plan.options, filter=condition)).plan_tables()
+    if not pruned_tables.is_whole:
         raise Unsupported(
             f"INSERT OVERWRITE of the rows where {condition} is not one of whole partitions; expected identity partition columns,"
             " or DELETE and INSERT"
         )
-    return tuple(sorted({table.object_id for table in found.planned.tables}))
+    return tuple(sorted({table.object_id for table in pruned_tables.planned.tables}))
 
 
 def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -377,18 +377,22 @@ def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | N
     """Plan a read of rows with all those that fulfil a condition: in a root of whole partition tables."""
     if isinstance(relation, ServerTable):
         check_changeable(relation)
-        asked = relation.scan(columns, condition)
-        return ReplacedRows(asked.schema, asked.portions(), condition, relation.rows)
+        read_plan = relation.scan(columns, condition)
+        return ReplacedRows(read_plan.schema, read_plan.portions(), condition, relation.rows)
     if not isinstance(relation, DirectTable):
         raise Unsupported("UPDATE, MERGE and DELETE change tables, not views, metadata tables and branches")
     plan = relation.plan
     left = _tables(replace(plan, options=replace(plan.options, filter=condition)))
     whole = replace(plan, options=replace(plan.options, columns=tuple(columns), filter=None))
-    found = whole.plan_tables()
-    pieces = [piece for piece, table in zip(found.pieces, found.planned.tables, strict=True) if table.object_id in left]
+    pruned_tables = whole.plan_tables()
+    pieces = [
+        piece
+        for piece, table in zip(pruned_tables.pieces, pruned_tables.planned.tables, strict=True)
+        if table.object_id in left
+    ]
     counts = row_counts([piece.part.table for piece in pieces])
     tasks = balance_tasks(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
-    return ReplacedRows(whole.schema, [whole.portion(found, task) for task in tasks], sorted(left), sum(counts))
+    return ReplacedRows(whole.schema, [whole.portion(pruned_tables, task) for task in tasks], sorted(left), sum(counts))
 
 
 def _tables(plan: DirectPlan) -> set[str]:

@@ -224,10 +224,10 @@ def read_backup(target: Store, backup_id: str) -> StoredBackup:
         raise NotFound.named("backup", backup_id, ids_in(target))
     if not is_whole(target, backup_id):
         raise NotFound(f"backup {backup_id!r} was not finished: it has no {MANIFEST_FILE}; run the same backup again")
-    found = BackupManifest.from_bytes(target.child(backup_id).read(MANIFEST_FILE), backup_id)
-    if found.id != backup_id:
-        raise Corrupt(f"backup {backup_id!r} has the manifest of {found.id!r}")
-    return StoredBackup(target, found)
+    manifest = BackupManifest.from_bytes(target.child(backup_id).read(MANIFEST_FILE), backup_id)
+    if manifest.id != backup_id:
+        raise Corrupt(f"backup {backup_id!r} has the manifest of {manifest.id!r}")
+    return StoredBackup(target, manifest)
 
 
 def backups_in(target: Store) -> Iterator[StoredBackup]:

@@ -330,8 +330,8 @@ def _find_outdated(
     target: Store, selection: Mapping[str, object], since: datetime
 ) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
     """Return the backups of a selection that are over, and the files that all others need, each with the backup that holds it."""
-    found = list(backups_in(target))
-    ours = [backup for backup in found if _kept_selection(target.child(backup.manifest.id)) == selection]
+    backups = list(backups_in(target))
+    ours = [backup for backup in backups if _kept_selection(target.child(backup.manifest.id)) == selection]
     over = [backup for backup in ours[:-1] if backup.manifest.created_at < since]
     begun = [
         backup_id
@@ -340,7 +340,7 @@ def _find_outdated(
     ]
     if any(not is_whole(target, backup_id) for backup_id in begun):
         over = []
-    kept = [backup.manifest for backup in found if backup not in over]
+    kept = [backup.manifest for backup in backups if backup not in over]
     return over, {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
 
 

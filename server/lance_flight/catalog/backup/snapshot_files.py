@@ -61,15 +61,15 @@ def location_of(root: Store, place: Store) -> str:
 
 def files_of(root: Store, table: Table, snapshot: Snapshot) -> SnapshotFiles:
     """Return the files of a snapshot of the main branch; `Unsupported` names a table with files in other places."""
-    found = SnapshotFiles(root)
+    snapshot_files = SnapshotFiles(root)
     if table.is_partitioned:
-        found.add(version_files(root, table.log.store, table.log.store.open(snapshot.version)))
+        snapshot_files.add(version_files(root, table.log.store, table.log.store.open(snapshot.version)))
     for tag in tags_of(table.log.store.open()):
         if tag.branch is None and tag.version == snapshot.version:
-            found.files[_join(location_of(root, table.log.store), f"{_TAG_REFS}/{tag.name}.json")] = None
+            snapshot_files.files[_join(location_of(root, table.log.store), f"{_TAG_REFS}/{tag.name}.json")] = None
     for files in map_tables(partial(_pinned_files, root, table.store), snapshot.all_tables(), "backup-listing"):
-        found.add(files)
-    return found
+        snapshot_files.add(files)
+    return snapshot_files
 
 
 def not_kept(table: Table, snapshot: Snapshot) -> Iterator[str]:
@@ -88,9 +88,9 @@ def not_kept(table: Table, snapshot: Snapshot) -> Iterator[str]:
 def version_files(root: Store, place: Store, dataset: LanceDataset) -> SnapshotFiles:
     """Return the files of one version of the Lance table at a place, of its main branch or another."""
     location = location_of(root, place)
-    found = SnapshotFiles(root)
+    snapshot_files = SnapshotFiles(root)
     for base in dataset.base_paths().values():
-        found.base_paths[base.path] = _below(root, place, base.path, location)
+        snapshot_files.base_paths[base.path] = _below(root, place, base.path, location)
     place.check_files(dataset)
     stored = {
         PurePosixPath(file.path).name: file.file_size_bytes
@@ -98,25 +98,25 @@ def version_files(root: Store, place: Store, dataset: LanceDataset) -> SnapshotF
         for file in fragment.metadata.files
     }
     for base, path in _tracked_files(place, dataset):
-        directory = found.base_paths.get(base) or _below(root, place, base, location)
-        found.files[_join(directory, path)] = stored.get(PurePosixPath(path).name) if "data/" in path else None
+        directory = snapshot_files.base_paths.get(base) or _below(root, place, base, location)
+        snapshot_files.files[_join(directory, path)] = stored.get(PurePosixPath(path).name) if "data/" in path else None
     if has_extension(dataset):
-        found.files |= _blob_files(root, found.files)
-    return found
+        snapshot_files.files |= _blob_files(root, snapshot_files.files)
+    return snapshot_files
 
 
 def _pinned_files(root: Store, namespace: Store, table: PartitionTable) -> SnapshotFiles:
     """Return the files of a partition table at its pin, with what it takes to open it there."""
     place = namespace.child(table.location)
     dataset = open_at(place, table.pin)
-    found = version_files(root, place, dataset)
+    snapshot_files = version_files(root, place, dataset)
     location = location_of(root, place)
     match table.pin:
         case Tag(tag):
-            found.files[_join(location, f"{_TAG_REFS}/{tag}.json")] = None
+            snapshot_files.files[_join(location, f"{_TAG_REFS}/{tag}.json")] = None
         case BranchVersion(branch, _):
-            _add_ancestors(found, place, branch)
-    return found
+            _add_ancestors(snapshot_files, place, branch)
+    return snapshot_files
 
 
 def _add_ancestors(found: SnapshotFiles, place: Store, branch: str) -> None:

@@ -398,9 +398,9 @@ def _begin_guards(group: Sequence[Transaction]) -> None:
 
 def _is_reserved(group: Sequence[_Member], snapshot: Snapshot) -> bool:
     """Return whether another writer has reserved the snapshot against every member of a group."""
-    found = reservation_of(snapshot)
-    return found is not None and not any(
-        member.has_waited or member.transaction.reservation == found.holder for member in group
+    reservation = reservation_of(snapshot)
+    return reservation is not None and not any(
+        member.has_waited or member.transaction.reservation == reservation.holder for member in group
     )
 
 

@@ -43,11 +43,11 @@ def held(root: Store, snapshot: Snapshot, wanted: pa.Table, evaluate: Evaluate) 
     for tables in snapshot.tables:
         known = _known_values(tables, snapshot, fields, evaluate)
         hits = match(known, wanted.select(known.column_names)) >= 0 if known.num_columns else np.ones(len(tables), bool)
-        found = tables.tables(np.flatnonzero(hits))
+        partition_tables = tables.tables(np.flatnonzero(hits))
         if known.num_columns == len(fields):
-            whole += found
+            whole += partition_tables
             continue
-        for table in found:
+        for table in partition_tables:
             addresses = _addresses(root, snapshot, table, wanted, evaluate)
             if len(addresses):
                 partly[table] = addresses

@@ -250,8 +250,8 @@ def _states(table: Table, snapshot: Snapshot, known: Mapping[_Key, TableState]) 
     """Return the state of each partition table; only those are opened that are not `known`."""
     names = _names_of(snapshot)
     fresh = [partition_table for partition_table in snapshot.all_tables() if _key(partition_table, names) not in known]
-    found = map_tables(partial(_state, table, snapshot, indices_of(snapshot)), fresh, "survey")
-    looked_at = dict(zip((_key(partition_table, names) for partition_table in fresh), found, strict=True))
+    states = map_tables(partial(_state, table, snapshot, indices_of(snapshot)), fresh, "survey")
+    looked_at = dict(zip((_key(partition_table, names) for partition_table in fresh), states, strict=True))
     keys = (_key(partition_table, names) for partition_table in snapshot.all_tables())
     return {key: looked_at[key] if key in looked_at else known[key] for key in keys}
 

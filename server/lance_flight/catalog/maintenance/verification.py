@@ -281,7 +281,7 @@ def move_misplaced(namespace: PartitionedNamespace, evaluate: Evaluate) -> list[
     if not snapshot.doubtful_fields:
         return []
     names = snapshot.tables_of(snapshot.current_spec.id).rows["object_id"].to_pylist()
-    moved = [found for name in names if (found := _move(namespace, name, evaluate)) is not None]
+    moved = [rewritten_tables for name in names if (rewritten_tables := _move(namespace, name, evaluate)) is not None]
     # A branch has the metadata with which it began; rows of its own may lie elsewhere.
     if namespace.branch is None:
         with suppress(Conflict):

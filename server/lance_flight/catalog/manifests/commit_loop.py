@@ -130,19 +130,19 @@ def wait_for_release(log: VersionLog, holder: str | None = None) -> None:
     """Wait while another writer than `holder` has reserved the namespace, and no longer than the reservation lasts."""
     began = time.monotonic()
     while True:
-        found = reservation_of(log.snapshot())
-        if found is None or found.holder == holder:
+        reservation = reservation_of(log.snapshot())
+        if reservation is None or reservation.holder == holder:
             return
-        age = time.time() - found.since
+        age = time.time() - reservation.since
         # The clock of the holder may be another one: one that is far ahead would keep others waiting after it has died.
-        if not -MOST_SECONDS <= age <= found.seconds or time.monotonic() > began + found.seconds:
+        if not -MOST_SECONDS <= age <= reservation.seconds or time.monotonic() > began + reservation.seconds:
             return
         time.sleep(TICK)
 
 
 def _release_turn(holder: str, snapshot: Snapshot) -> Revision | None:
-    found = reservation_of(snapshot)
-    is_mine = found is not None and found.holder == holder
+    reservation = reservation_of(snapshot)
+    is_mine = reservation is not None and reservation.holder == holder
     return Revision(operation="release the reservation", notes={NOTE: None}) if is_mine else None
 
 

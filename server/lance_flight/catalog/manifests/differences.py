@@ -36,7 +36,7 @@ class Difference:
         Columns that have a wider type in `after` have it here, too.
         """
         columns = pa.schema([_wider(field, after.rows.schema) for field in before.rows.schema])
-        old, new = (_conform_rows(_ours(found.rows), columns) for found in (before, after))
+        old, new = (_conform_rows(_ours(snapshot.rows), columns) for snapshot in (before, after))
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()
         differs = ~known
@@ -136,7 +136,7 @@ def _retype_specs(old: Snapshot, newest: Snapshot) -> tuple[PartitionSpec, ...]:
 def _check_specs(old: Snapshot, specs: Sequence[PartitionSpec]) -> None:
     """Refuse a snapshot under specs that are none of the newest ones: its rows may mean something else there."""
     if old.specs != specs[: len(old.specs)]:
-        then, now = (", ".join(spec.to_text() for spec in found) for found in (old.specs, specs))
+        then, now = (", ".join(spec.to_text() for spec in partition_specs) for partition_specs in (old.specs, specs))
         raise Unsupported(
             f"snapshot {old.version} cannot be brought back: its partition specs were {then}; the newest are {now}"
         )

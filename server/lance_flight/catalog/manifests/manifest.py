@@ -176,8 +176,8 @@ class Manifest(VersionLog):
 
     def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         self.place.check_files(dataset)
-        found = read_snapshot(dataset, self.root, self.table_branch)
-        return found or NotFound(
+        snapshot = read_snapshot(dataset, self.root, self.table_branch)
+        return snapshot or NotFound(
             f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
         )
 

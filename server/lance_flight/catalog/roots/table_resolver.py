@@ -127,15 +127,15 @@ class TableResolver:
             branched = self._find_branch(TableName(name.db_schema, f"{name.name}{BRANCH_SIGN}{self.branch}"))
             if branched is not None:
                 return branched
-        found = self._find(name)
-        if found is None and self.store.is_remote:
+        table = self._find(name)
+        if table is None and self.store.is_remote:
             # A `__manifest` that the root has only just got may list it.
-            found = self._find(name) if self.store.has(MANIFEST) else None
-        elif found is None:
+            table = self._find(name) if self.store.has(MANIFEST) else None
+        elif table is None:
             # It may be absent for just the moment in which another one takes its place.
             with self._lock:
-                found = self._find(name)
-        return found or self._find_branch(name)
+                table = self._find(name)
+        return table or self._find_branch(name)
 
     def read(self, name: TableName, read: Callable[[Table], T]) -> T:
         """Return what `read` makes of a table; of the one that took its place, if that happened meanwhile."""
@@ -468,16 +468,16 @@ class TableResolver:
         return place
 
     def _namespace(self, place: Store) -> PartitionedNamespace:
-        found = self._opened.get(place.uri)
-        if not isinstance(found, PartitionedNamespace):
-            found = self._opened[place.uri] = PartitionedNamespace(place)
-        return found
+        table = self._opened.get(place.uri)
+        if not isinstance(table, PartitionedNamespace):
+            table = self._opened[place.uri] = PartitionedNamespace(place)
+        return table
 
     def _plain(self, place: Store) -> PlainTable:
-        found = self._opened.get(place.uri)
-        if not isinstance(found, PlainTable):
-            found = self._opened[place.uri] = PlainTable(place)
-        return found
+        table = self._opened.get(place.uri)
+        if not isinstance(table, PlainTable):
+            table = self._opened[place.uri] = PlainTable(place)
+        return table
 
     def _is_namespace(self, place: Store, *, within: float = 0.0) -> bool:
         """Return whether a partitioned namespace lies at `place`: a `__manifest` with at least one partition spec.

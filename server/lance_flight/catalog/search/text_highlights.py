@@ -95,12 +95,12 @@ class _Words:
                 self._tokens.update(tokens)
             else:
                 # Lance compares such words as they are with the stems of others.
-                self._fuzzy += [(found[0].lower(), leaf.fuzziness) for found in word.finditer(leaf.text)]
+                self._fuzzy += [(match[0].lower(), leaf.fuzziness) for match in word.finditer(leaf.text)]
         _check_compared(self._fuzzy)
         self._is_wanted = lru_cache(_KNOWN_WORDS)(self._compare)
 
     def _add_phrase(self, leaf: Phrase) -> None:
-        pattern = [next(iter(self._cut(found[0])), None) for found in self._word.finditer(leaf.text)]
+        pattern = [next(iter(self._cut(match[0])), None) for match in self._word.finditer(leaf.text)]
         while pattern and pattern[-1] is None:
             pattern.pop()
         while pattern and pattern[0] is None:
@@ -110,7 +110,7 @@ class _Words:
 
     def spans(self, text: str) -> Iterator[Span]:
         words: Iterable[tuple[int, int, tuple[str, ...]]] = (
-            (found.start(), found.end(), self._cut(found[0])) for found in self._word.finditer(text)
+            (match.start(), match.end(), self._cut(match[0])) for match in self._word.finditer(text)
         )
         wanted: Collection[int] = ()
         if self._phrases:
@@ -145,7 +145,7 @@ def _spans_of_parts(query: Node | None) -> Callable[[str], Iterator[Span]]:
     pattern = re.compile("|".join(map(re.escape, wanted)) or r"(?!)", re.IGNORECASE)
 
     def spans(text: str) -> Iterator[Span]:
-        return ((found.start(), found.end(), found[0].lower()) for found in pattern.finditer(text))
+        return ((match.start(), match.end(), match[0].lower()) for match in pattern.finditer(text))
 
     return spans
 

@@ -112,10 +112,10 @@ def remove_unfinished(table: str, name: str) -> bool:
     place = Path(table, BRANCHES, name)
     if "://" in table or Path(table, "_refs", "branches", f"{name}.json").exists() or not place.is_dir():
         return False
-    found = [path for path in place.rglob("*") if not path.is_dir()]
-    is_fork = all(path.parent.name in _OF_A_FORK for path in found) and sum(map(_is_version, found)) <= 1
+    paths = [path for path in place.rglob("*") if not path.is_dir()]
+    is_fork = all(path.parent.name in _OF_A_FORK for path in paths) and sum(map(_is_version, paths)) <= 1
     # Each new try leaves a transaction there.
-    began = min(path.stat().st_mtime for path in found or [place])
+    began = min(path.stat().st_mtime for path in paths or [place])
     if not is_fork or place.is_symlink() or time.time() - began < UNFINISHED_AFTER:
         return False
     log.warning("branch %s of %s was never made whole: removed", name, table)

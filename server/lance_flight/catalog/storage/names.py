@@ -39,8 +39,8 @@ def is_version_name(name: str) -> bool:
 
 def is_detached(name: str) -> bool:
     """Return whether a name is that of a detached version."""
-    found = _NAME.fullmatch(name)
-    return found is not None and bool(found[1])
+    match = _NAME.fullmatch(name)
+    return match is not None and bool(match[1])
 
 
 def parse_version(name: str) -> int | None:
@@ -49,10 +49,10 @@ def parse_version(name: str) -> int | None:
     >>> parse_version("18446744073709551614.manifest"), parse_version("7.manifest"), parse_version("d7.manifest")
     (1, 7, None)
     """
-    found = _NAME.fullmatch(name)
-    if found is None or found[1]:
+    match = _NAME.fullmatch(name)
+    if match is None or match[1]:
         return None
-    return _LARGEST - int(found[2]) if len(found[2]) == _DIGITS else int(found[2])
+    return _LARGEST - int(match[2]) if len(match[2]) == _DIGITS else int(match[2])
 
 
 PRIVATE = ".lance-flight"

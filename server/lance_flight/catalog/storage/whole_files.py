@@ -155,8 +155,8 @@ def _checksum_of_tree(path: Path) -> int:
 
 def recorded_checksum(name: str) -> int | None:
     """Return the CRC-32 that the name of a data file says; None for one that says none."""
-    found = _SEALED.fullmatch(name)
-    return None if found is None else int(found["checksum"], 16)
+    match = _SEALED.fullmatch(name)
+    return None if match is None else int(match["checksum"], 16)
 
 
 def checksum_of(path: Path | str) -> int:

@@ -219,16 +219,16 @@ def write_version(table: Store, base: int, operation: LanceOperation.BaseOperati
         return False
     table.check_place()
     unique = str(uuid.uuid4())
-    name, found = f"{base}-{unique}.txn", changed.append(change.added)
+    name, version = f"{base}-{unique}.txn", changed.append(change.added)
     transaction = _number(1, base) + _bytes(2, unique.encode()) + change.to_bytes()
     if table.is_remote:
-        return _write_remote(table, name, transaction, found)
-    if not _write(table.uri, name, transaction, found.number, found.to_bytes(transaction, name, time.time_ns())):
+        return _write_remote(table, name, transaction, version)
+    if not _write(table.uri, name, transaction, version.number, version.to_bytes(transaction, name, time.time_ns())):
         return False
     _known.pop((table.uri, base))
-    file = version_file(table.uri, found.number)
+    file = version_file(table.uri, version.number)
     if file is not None:
-        _known.put((table.uri, found.number), (file, found))
+        _known.put((table.uri, version.number), (file, version))
     return True
 
 

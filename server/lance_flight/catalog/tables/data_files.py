@@ -75,8 +75,8 @@ class Layout:
     @lru_cache(KEPT_LAYOUTS)
     def _of_new(cls, serialized: bytes, file_version: str) -> Layout:
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-        found = cls.of(schema, file_version)
-        return replace(found, file=found.file.with_field_numbers(numbers(new_schema(schema))))
+        layout = cls.of(schema, file_version)
+        return replace(layout, file=layout.file.with_field_numbers(numbers(new_schema(schema))))
 
     def find(self, columns: bytes | None, open_table: Callable[[], LanceDataset]) -> Layout | None:
         """Return what `for_table` does; a table is opened where its columns, as its version file says them, are not known or new."""

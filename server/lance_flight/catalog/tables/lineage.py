@@ -128,10 +128,10 @@ def place_of(name: str) -> RowPlace | None:
     >>> place_of("v1$a$dataset@12.5f3a#0"), place_of("v1$a$dataset#7"), place_of("seven")
     (RowPlace(partition='v1$a$dataset', version=12), RowPlace(partition='v1$a$dataset', version=None), None)
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return RowPlace(found["partition"], None if found["version"] is None else int(found["version"]))
+    return RowPlace(match["partition"], None if match["version"] is None else int(match["version"]))
 
 
 def row_names(

@@ -264,14 +264,14 @@ class FrontLog:
         with suppress(BlockingIOError):
             while True:
                 said = self._socket.recv(_LONGEST_LINE).decode("utf-8", "replace").strip()
-                found = _LINE.fullmatch(said)
+                match = _LINE.fullmatch(said)
                 level, text = (
-                    (found["syslog"] or found["name"], found["said"] or found["warned"]) if found else ("0", said)
+                    (match["syslog"] or match["name"], match["said"] or match["warned"]) if match else ("0", said)
                 )
-                if found and found["said"] in self._warned:
+                if match and match["said"] in self._warned:
                     self._warned.remove(text)
                     continue
-                if found and found["name"]:
+                if match and match["name"]:
                     self._warned.append(text)
                 log.log(_LEVELS.get(level, logging.INFO), "%s: %s", PROGRAM, text)
 

@@ -148,8 +148,8 @@ class _LastBackup:
         return self._found
 
     def _read(self) -> None:
-        found = last_backup(self._root)
-        self._found = None if found is None else found.timestamp()
+        moment = last_backup(self._root)
+        self._found = None if moment is None else moment.timestamp()
 
 
 def _tracing(config: ServerConfig, environment: Mapping[str, str]) -> Tracing | None:

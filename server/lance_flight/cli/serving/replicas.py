@@ -84,7 +84,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     port = settings.port or free_ports(1, settings.host)[0]
     with _private_directory() as place:
         file, control, secret = place / "haproxy.cfg", place / "control", secrets.token_hex(_KEY_BYTES)
-        said = FrontLog()
+        front_log = FrontLog()
         machine = _Machine(
             replicas=replicas_of(settings, number, port),
             scheme=scheme,
@@ -103,17 +103,17 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             are_encrypted=scheme == "grpc+tls",
             is_blind=bool(settings.tls_client_ca),
             control=control,
-            log=said.handle,
+            log=front_log.handle,
             metrics=_metrics_address(settings, number),
         )
         file.touch(mode=0o600)
         file.write_text(configuration(front, machine.replicas))
         listening = ChildSpec(
             name=program,
-            run=partial(run_program, program, file, said.handle),
+            run=partial(run_program, program, file, front_log.handle),
             is_front=True,
             probe=partial(is_listening, control),
-            tend=partial(_tend, said, control, certificate),
+            tend=partial(_tend, front_log, control, certificate),
         )
         status = Supervisor(
             [*map(machine.spec, machine.replicas), listening],
@@ -123,7 +123,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             may_replace=partial(are_connected, control),
             reloader=reloader,
         ).run()
-        said.write()
+        front_log.write()
     return end_with(status)
 
 

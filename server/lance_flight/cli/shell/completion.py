@@ -99,10 +99,10 @@ class NameCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         """Yield what the word may become; SQL's words in the case that is typed."""
-        text, found = document.text_before_cursor, self.known.found
+        text, names = document.text_before_cursor, self.known.found
         table_command = _TABLE_COMMAND.match(text)
         if table_command is not None:
-            yield from _completions(found.tables, table_command[1])
+            yield from _completions(names.tables, table_command[1])
             return
         if text.startswith("\\") and " " not in text:
             yield from (Completion("\\" + name, -len(text)) for name in COMMANDS if name.startswith(text[1:]))
@@ -112,11 +112,11 @@ class NameCompleter(Completer):
         if not word:
             return
         alias, dot, begun = word.rpartition(".")
-        columns = _columns_of(alias, document.text, found) if dot else None
+        columns = _columns_of(alias, document.text, names) if dot else None
         if columns is not None:
             yield from _completions(columns, begun)
             return
-        yield from _completions(found.names, word)
+        yield from _completions(names.names, word)
         words = (each if word.isupper() else each.lower() for each in WORDS)
         yield from (Completion(each, -len(word)) for each in words if _begins(each, word) and len(each) > len(word))
 

@@ -48,17 +48,17 @@ def point_at_error(message: str, sql: str) -> str:
 def _place(message: str, sql: str) -> int | None:
     """Return the offset in a statement that a message is about; None where it says none."""
     for pattern in _PLACES:
-        found = pattern.search(message)
-        if found is None:
+        match = pattern.search(message)
+        if match is None:
             continue
-        given = found.groupdict()
+        given = match.groupdict()
         if "line" in given:
-            lines = sql.splitlines(keepends=True)[: int(found["line"]) - 1]
-            return sum(map(len, lines)) + int(found["column"]) - 1
+            lines = sql.splitlines(keepends=True)[: int(match["line"]) - 1]
+            return sum(map(len, lines)) + int(match["column"]) - 1
         if "character" in given:
-            return int(found["character"]) - 1
+            return int(match["character"]) - 1
         if "end" in given:
             return len(sql.rstrip())
-        named = re.search(rf"(?<![\w.])\"?{re.escape(found['name'])}\"?(?!\w)", sql, re.IGNORECASE)
+        named = re.search(rf"(?<![\w.])\"?{re.escape(match['name'])}\"?(?!\w)", sql, re.IGNORECASE)
         return None if named is None else named.start()
     return None

@@ -37,8 +37,8 @@ def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
         node = waiting.pop()
         waiting += node.inputs()
         for date, interval in _sums(node):
-            found = _NANOSECONDS.search(interval.schema_name())
-            is_time = found is not None and any(map(int, filter(None, found.groups())))
+            match = _NANOSECONDS.search(interval.schema_name())
+            is_time = match is not None and any(map(int, filter(None, match.groups())))
             is_time = is_time or _PRODUCT.search(interval.schema_name()) is not None
             if is_time and _is_date(context, node, date):
                 shown = date.schema_name().rpartition(".")[2] if date.variant_name() == "Column" else "d"

@@ -106,11 +106,11 @@ def _with_decimals(
     for _ in range(MOST_ROUNDS):
         marked = plan(edit_text(text, _edits(text, numbers, chosen, are_marked=True)))
         whole = marked.logical_plan()
-        found = _Meetings(context, whole.display_indent())
-        found.read(Node.of(planned(partial(with_joined_subqueries, whole))))
-        if found.decimals - found.doubles <= chosen:
+        meetings = _Meetings(context, whole.display_indent())
+        meetings.read(Node.of(planned(partial(with_joined_subqueries, whole))))
+        if meetings.decimals - meetings.doubles <= chosen:
             break
-        chosen |= found.decimals - found.doubles
+        chosen |= meetings.decimals - meetings.doubles
     exact = edit_text(text, _edits(text, numbers, chosen, are_marked=False))
     if chosen:
         # A product may have more digits than a decimal has.

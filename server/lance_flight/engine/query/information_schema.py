@@ -59,8 +59,8 @@ class InformationSchema:
 
     def table(self, name: str) -> ComputedTable | None:
         """Return the table of a name; None if there is none."""
-        found = _TABLES.get(name)
-        return None if found is None else found.of(self, self.narrow)
+        row_table = _TABLES.get(name)
+        return None if row_table is None else row_table.of(self, self.narrow)
 
     def narrow(self, filter: pc.Expression) -> InformationSchema:
         """Return the same tables, of those alone that a filter on their columns leaves by the names of tables."""

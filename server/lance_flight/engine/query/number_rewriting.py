@@ -107,16 +107,16 @@ class NumberRewriting:
             asking = calls.asking(sql, chain(*names))
             try:
                 self.plan(asking)
-                found = replace(calls, sql=with_doubles(calls.sql, names, asking.operand_types()))
-                frame = self.plan(found)
+                typed_calls = replace(calls, sql=with_doubles(calls.sql, names, asking.operand_types()))
+                frame = self.plan(typed_calls)
                 if not self._are_doubles_decimals(frame):
-                    return found, frame
+                    return typed_calls, frame
             except (SqlError, Unsupported) as exc:
                 refused = exc
                 break
-            if found.sql == calls.sql:
+            if typed_calls.sql == calls.sql:
                 break
-            calls = found
+            calls = typed_calls
         raise Unsupported(
             "DECIMAL meets DOUBLE or REAL in this statement, which DataFusion makes DECIMAL(30, 15) of; write CAST(… AS DOUBLE) around"
             " the DECIMAL, or CAST(… AS DECIMAL(p, s)) around the other"
@@ -220,11 +220,11 @@ class NumberRewriting:
                     return calls, frame
                 self.optimise(frame)
                 raise Unsupported(f"{refusal} ({exc})") from exc
-        found = rewrite(asking.operand_types())
-        if found.sql == calls.sql:
+        typed_calls = rewrite(asking.operand_types())
+        if typed_calls.sql == calls.sql:
             return calls, frame
         try:
-            return found, self.plan(found)
+            return typed_calls, self.plan(typed_calls)
         except (SqlError, Unsupported):
             if refusal is not None:
                 raise

@@ -127,12 +127,12 @@ def _value_texts(plan: LogicalPlan) -> Iterator[str]:
 
 def _casts(text: str) -> Iterator[tuple[int, str]]:
     """Yield the parameters that are cast, and the types that they are cast to."""
-    for found in _CAST.finditer(text):
+    for match in _CAST.finditer(text):
         depth = 1
-        for bracket in _BRACKETS.finditer(text, found.end()):
+        for bracket in _BRACKETS.finditer(text, match.end()):
             depth += {"(": 1, ")": -1}.get(bracket[0], 0)
             if depth == 0:
-                yield int(found["number"]), text[found.end() : bracket.start()]
+                yield int(match["number"]), text[match.end() : bracket.start()]
                 break
 
 

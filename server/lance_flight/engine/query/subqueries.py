@@ -164,7 +164,7 @@ def _subqueries(lines: Sequence[str]) -> Iterator[_Subquery]:
             end = next((at for at in range(stop, len(lines)) if _depth(lines[at]) < depth), len(lines))
             yield _Subquery(word, lines[place + 1 : stop], list(_without_subqueries(lines[stop:end], depth)))
         else:
-            named[depth] = iter([found["word"] or "" for found in _USE.finditer(line)])
+            named[depth] = iter([match["word"] or "" for match in _USE.finditer(line)])
 
 
 def _without_subqueries(lines: Sequence[str], depth: int) -> Iterator[str]:

@@ -37,10 +37,12 @@ class SystemTables:
 
     def table(self, name: str) -> ComputedTable | None:
         """Return the system table of a name; None if there is none."""
-        found = _TABLES.get(name)
-        if found is None:
+        row_table = _TABLES.get(name)
+        if row_table is None:
             return None
-        return found.of(self) if self.peers is NO_PEERS else found.of(self, further=partial(self._elsewhere, name))
+        return (
+            row_table.of(self) if self.peers is NO_PEERS else row_table.of(self, further=partial(self._elsewhere, name))
+        )
 
     def all_rows(self, name: str) -> pa.Table:
         """Return all rows of a system table of this server and its peers."""

@@ -236,28 +236,28 @@ class SessionRegistry:
     def transaction(self, transaction_id: bytes) -> OpenTransaction:
         """Return the open transaction with this id; raise `NotFound` without one, `Conflict` if another server has begun it."""
         with self._lock:
-            found = self._open.get(transaction_id)
+            open_transaction = self._open.get(transaction_id)
             is_of_another = len(transaction_id) == REGISTRY_BYTES + ID_BYTES and not transaction_id.startswith(self._id)
-            if found is None and is_of_another:
+            if open_transaction is None and is_of_another:
                 raise Conflict(
                     "the transaction was begun on another server, or before this one was started again, and ends there without"
                     " any effect; expected a new one"
                 )
-            if found is None:
+            if open_transaction is None:
                 raise NotFound(
                     "the transaction is not open: it was ended, was idle for too long, or has made room for others; expected a new one,"
                     " after ROLLBACK of one that BEGIN began"
                 )
-            found.used = self._now()
+            open_transaction.used = self._now()
             self._open.move_to_end(transaction_id)
-            return found
+            return open_transaction
 
     def own(self, principal: str, transaction_id: bytes) -> OpenTransaction:
         """Return the open transaction with this id; raise `Refused` if it belongs to another principal."""
-        found = self.transaction(transaction_id)
-        if found.session.principal != principal:
+        transaction = self.transaction(transaction_id)
+        if transaction.session.principal != principal:
             raise Refused("the transaction belongs to another principal")
-        return found
+        return transaction
 
     def current(self, session: Session, transaction_id: bytes) -> bytes:
         """Return the same transaction while it is known, then the open one of the session."""

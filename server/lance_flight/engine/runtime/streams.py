@@ -193,10 +193,10 @@ class OpenStreams:
     def held_by(self, holder: str) -> HeldBytes:
         """Return the counter of all that is held for the clients of one holder."""
         with self._changed:
-            found = self._held_by.get(holder)
-            if found is None:
-                found = self._held_by[holder] = self.held.part()
-            return found
+            held_bytes = self._held_by.get(holder)
+            if held_bytes is None:
+                held_bytes = self._held_by[holder] = self.held.part()
+            return held_bytes
 
     def open(
         self,
@@ -257,8 +257,8 @@ class OpenStreams:
         return free > 0 and self._size_of(holder) <= SHARE * free
 
     def _size_of(self, holder: str) -> int:
-        found = self._held_by.get(holder)
-        return 0 if found is None else found.size
+        held_bytes = self._held_by.get(holder)
+        return 0 if held_bytes is None else held_bytes.size
 
     def _serve_waiters(self, now: float) -> None:
         """Make room for those who wait, and admit the one of them whose holder has least: one at a time, since its stream is not counted yet."""

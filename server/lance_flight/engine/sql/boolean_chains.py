@@ -62,31 +62,31 @@ def chain_edits(tokens: Sequence[Token]) -> list[Edit]:
         return []
     # DataFusion merges lists of one column, and takes FALSE for NULL where nothing is left: there is one list for each.
     listed = None if any(token.word == "IN" for token in tokens) else set[str]()
-    return [edit for found, stop in _long_chains(tokens) for edit in _edits(tokens, found, stop, listed)]
+    return [edit for expression, stop in _long_chains(tokens) for edit in _edits(tokens, expression, stop, listed)]
 
 
 def _long_chains(tokens: Sequence[Token]) -> Iterator[tuple[_Expression, int]]:
     """Yield the conditions that are long chains, each with the place after its last token."""
     opened = [_Expression(0, is_condition=False)]
     for place, token in enumerate(tokens):
-        found, word = opened[-1], token.word
+        expression, word = opened[-1], token.word
         sign = token.text if token.kind is Kind.SIGN else ""
         if sign in _OPENING or word == "CASE":
             opened.append(_Expression(place + 1, is_condition=sign == "(", is_case=word == "CASE"))
-        elif sign in _CLOSING or (word == "END" and found.is_case):
+        elif sign in _CLOSING or (word == "END" and expression.is_case):
             if len(opened) > 1:
                 yield from _if_long(opened.pop(), place)
         elif sign == "," or (word in _ENDS and not _is_call(tokens, place)):
-            yield from _if_long(found, place)
-            opened[-1] = _Expression(place + 1, is_condition=word in _BEFORE_CONDITIONS, is_case=found.is_case)
+            yield from _if_long(expression, place)
+            opened[-1] = _Expression(place + 1, is_condition=word in _BEFORE_CONDITIONS, is_case=expression.is_case)
         elif word == "BETWEEN":
-            found.betweens += 1
-        elif word == "AND" and found.betweens:
-            found.betweens -= 1
+            expression.betweens += 1
+        elif word == "AND" and expression.betweens:
+            expression.betweens -= 1
         elif word in _COMPARED:
-            found.booleans.append(place)
+            expression.booleans.append(place)
         elif token.kind is Kind.COMPARISONS:
-            found.has_run = True
+            expression.has_run = True
     yield from _if_long(opened[0], len(tokens))
 
 

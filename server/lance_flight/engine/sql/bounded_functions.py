@@ -391,11 +391,11 @@ def without_guards(name: str) -> str:
     >>> without_guards("lpad(a,__bounded_count0(b + (c)))")
     'lpad(a,b + (c))'
     """
-    while found := _GUARD_CALL.search(name):
+    while match := _GUARD_CALL.search(name):
         depth = 0
-        for stop in range(found.end() - 1, len(name)):
+        for stop in range(match.end() - 1, len(name)):
             depth += (name[stop] == "(") - (name[stop] == ")")
             if depth == 0:
                 break
-        name = name[: found.start()] + name[found.end() : stop] + name[stop + 1 :]
+        name = name[: match.start()] + name[match.end() : stop] + name[stop + 1 :]
     return name

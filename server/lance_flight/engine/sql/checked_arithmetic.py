@@ -116,9 +116,9 @@ def without_check(sql: str, name: str) -> str:
         places += [each for each in sums if any(each < place < closing.get(each + 1, 0) for place in places)]
     edits: list[Edit] = []
     for place in places:
-        found = _NAME.fullmatch(f"{tokens[place].text}(")
+        match = _NAME.fullmatch(f"{tokens[place].text}(")
         closed = tokens[closing[place + 1]]
-        sign = SIGNS.get(found["word"]) if found is not None else None
+        sign = SIGNS.get(match["word"]) if match is not None else None
         edits += [
             (tokens[place].start, tokens[place + 1].stop, "" if sign is None else "(("),
             (closed.start, closed.stop, "" if sign is None else "))"),
@@ -144,9 +144,9 @@ def without_checks(name: str) -> str:
     >>> without_checks("__checked_add_call0(t.a,__whole_sum_call1(sum(__exact_integer_call2(t.b))))")
     't.a + sum(t.b)'
     """
-    while (found := _NAME.search(name)) is not None:
+    while (match := _NAME.search(name)) is not None:
         depth, commas = 1, []
-        for stop in range(found.end(), len(name)):
+        for stop in range(match.end(), len(name)):
             depth += (name[stop] in "([{") - (name[stop] in ")]}")
             if depth == 1 and name[stop] == ",":
                 commas.append(stop)
@@ -154,10 +154,10 @@ def without_checks(name: str) -> str:
                 break
         else:
             return name
-        inner = name[found.end() : stop]
-        if found["word"] in SIGNS and commas:
-            inner = f"{name[found.end() : commas[0]]} {SIGNS[found['word']]} {name[commas[0] + 1 : stop]}"
-        name = name[: found.start()] + inner + name[stop + 1 :]
+        inner = name[match.end() : stop]
+        if match["word"] in SIGNS and commas:
+            inner = f"{name[match.end() : commas[0]]} {SIGNS[match['word']]} {name[commas[0] + 1 : stop]}"
+        name = name[: match.start()] + inner + name[stop + 1 :]
     return name
 
 
@@ -167,8 +167,8 @@ def operator_of(function: str) -> str | None:
     >>> operator_of("__checked_add_call3"), operator_of("upper")
     ('+', None)
     """
-    found = _NAME.fullmatch(f"{function}(")
-    return None if found is None else SIGNS.get(found["word"])
+    match = _NAME.fullmatch(f"{function}(")
+    return None if match is None else SIGNS.get(match["word"])
 
 
 def _operators(factors: Factors) -> Iterator[int]:

@@ -39,7 +39,7 @@ def may_compare_bits(sql: str) -> bool:
 
 def compares_bits(plan: str) -> bool:
     """Return whether an optimised plan, as DataFusion shows it, looks for one of the zeros in a list of doubles."""
-    lists = (found["items"] for found in _LIST.finditer(plan))
+    lists = (match["items"] for match in _LIST.finditer(plan))
     return any(len({*_FLOATING_ZERO.findall(items)}) == 1 for items in lists)
 
 
@@ -80,12 +80,12 @@ def without_unsigned(name: str) -> str:
     >>> without_unsigned("rank() ORDER BY [t.f - Float64(-0) ASC NULLS LAST]")
     'rank() ORDER BY [t.f ASC NULLS LAST]'
     """
-    while (found := _SHOWN_NAN.search(name)) is not None:
-        depth, start = 1, found.start()
+    while (match := _SHOWN_NAN.search(name)) is not None:
+        depth, start = 1, match.start()
         while depth and start:
             start -= 1
             depth += (name[start] in ")]}") - (name[start] in "([{")
-        name = name[: start - len("nanvl")] + name[start + 1 : found.start()] + name[found.end() :]
+        name = name[: start - len("nanvl")] + name[start + 1 : match.start()] + name[match.end() :]
     return _SHOWN.sub("", name)
 
 

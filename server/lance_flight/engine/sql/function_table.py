@@ -107,9 +107,9 @@ def _width(text: str, *, of_months: bool) -> str:
 
 def _even(text: str) -> str:
     """Return a width whose buckets begin alike from 1970 and from 2000, so that conditions on them prune."""
-    found = _COUNTED.fullmatch(text.strip())
-    units = None if found is None else _BETWEEN.get(_UNITS.get(found[2].lower(), ""))
-    if found is None or units is None or units % max(int(found[1]), 1):
+    match = _COUNTED.fullmatch(text.strip())
+    units = None if match is None else _BETWEEN.get(_UNITS.get(match[2].lower(), ""))
+    if match is None or units is None or units % max(int(match[1]), 1):
         raise NotTaken("takes a literal interval, as INTERVAL '15 minutes'")
     return text
 
@@ -159,16 +159,16 @@ def _postgres(text: str) -> str:
 
 
 def _braces(text: str) -> str:
-    for found in _BRACES.finditer(text):
-        if found[0] in {"{", "}"} or _SPEC.fullmatch(found["spec"] or "") is None:
+    for match in _BRACES.finditer(text):
+        if match[0] in {"{", "}"} or _SPEC.fullmatch(match["spec"] or "") is None:
             raise SqlError(
-                f"does not read {found[0]!r} in the pattern {text!r}; expected {{}}, {{:.2f}}, {{:>8}} and the like"
+                f"does not read {match[0]!r} in the pattern {text!r}; expected {{}}, {{:.2f}}, {{:>8}} and the like"
             )
     return text
 
 
 def _percents(text: str) -> str:
-    if any(found[0] == "%" for found in _PERCENTS.finditer(text)):
+    if any(match[0] == "%" for match in _PERCENTS.finditer(text)):
         raise SqlError(f"does not read a % in the pattern {text!r}; expected %s, %d, %05d, %.2f and the like, %% for %")
     return text
 

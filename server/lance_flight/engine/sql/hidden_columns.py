@@ -186,13 +186,13 @@ class RelationReader(TokenPlaces):
             behind, version = self.version_at(alias + 1)
         name = fold_name(last) if version is None else versioned_name(fold_name(last), version)
         called = self.tokens[at if alias is None else alias]
-        found = _Relation(
+        relation = _Relation(
             self._sql[called.start : called.stop], fold_name(called), self.hidden_columns(start, at, name)
         )
         if alias is not None:
-            select.relations.append(found)
+            select.relations.append(relation)
             return behind
-        return self._read_alias(select, behind, found)
+        return self._read_alias(select, behind, relation)
 
     def version_at(self, at: int) -> tuple[int, Point | None]:
         """Read the version clause at a place, if there is one; return the place behind it, and the version."""

@@ -196,8 +196,8 @@ def _highlighter(query: str, given: tuple[Any, ...]) -> tuple[Highlighter, Marks
             raise SqlError(f"{name} of {HIGHLIGHT} is {values[name]!r}; expected {' or '.join(known)}")
     try:
         node = parse(query, Mode.named(values["mode"]), is_plain=SYNTAXES[values["syntax"].lower()])
-        found = Highlighter.of(node, json.loads(values["options"]))
+        highlighter = Highlighter.of(node, json.loads(values["options"]))
     except InvalidInput as exc:
         raise SqlError(str(exc)) from exc
     is_html = _ESCAPES[values["escape"].lower()]
-    return found, Marks(values["before"], values["after"], is_html, values["length"])
+    return highlighter, Marks(values["before"], values["after"], is_html, values["length"])

@@ -135,12 +135,12 @@ class _Reader(OperandsOfText):
         parts = {_MONTH: Fraction(0), _DAY: Fraction(0), "nanoseconds": Fraction(0)}
         place = 0
         while place < len(text):
-            found = _PART.match(text, place)
-            known = None if found is None else _unit(found[2])
-            if found is None or known is None:
+            match = _PART.match(text, place)
+            known = None if match is None else _unit(match[2])
+            if match is None or known is None:
                 return None
-            parts[known[0]] += Fraction(found[1]) * known[1]
-            place = found.end()
+            parts[known[0]] += Fraction(match[1]) * known[1]
+            place = match.end()
         whole = all(number.denominator == 1 for number in parts.values())
         return (
             _Interval(parts[_MONTH], parts[_DAY], parts["nanoseconds"], at, stop)

@@ -114,10 +114,10 @@ def path_steps(path: str) -> tuple[Step, ...]:
     ('a', 'b c', 0, 'd')
     """
     at, steps = 1, list[Step]()
-    while at < len(path) and path.startswith("$") and (found := _STEP.match(path, at)):
-        quoted = found["quoted"] or found["key"]
-        steps.append(int(found["place"]) if found["place"] else json.loads(quoted) if quoted else found["name"])
-        at = found.end()
+    while at < len(path) and path.startswith("$") and (match := _STEP.match(path, at)):
+        quoted = match["quoted"] or match["key"]
+        steps.append(int(match["place"]) if match["place"] else json.loads(quoted) if quoted else match["name"])
+        at = match.end()
     if not path.startswith("$") or at < len(path):
         raise SqlError(
             f'{path[:_SHOWN]!r} is no path into a document; expected $ with .key, ."any key", ["any key"] and [0] after it'

@@ -84,11 +84,11 @@ class Macro:
         >>> Macro.of("nvl(a, b = 0)", "coalesce(a, b)", {}).counts
         range(1, 3)
         """
-        found = _SIGNATURE.fullmatch(signature)
-        if found is None:
+        match = _SIGNATURE.fullmatch(signature)
+        if match is None:
             raise SqlError(f"{signature!r} is no signature; expected name(parameter, …)")
-        parameters = tuple(Parameter.of(name, readers) for name in found["parameters"].split(", ") if name)
-        return cls(found["name"], parameters, body, found["within"])
+        parameters = tuple(Parameter.of(name, readers) for name in match["parameters"].split(", ") if name)
+        return cls(match["name"], parameters, body, match["within"])
 
     @cached_property
     def counts(self) -> range:
@@ -479,21 +479,21 @@ class _Reader(TokenPlaces):
     def _aggregate_edits(
         self, call: _Call, tokens: Sequence[Token], opened: int, closing: Mapping[int, int]
     ) -> Iterator[Edit]:
-        found, closed = call.modifiers, closing[opened]
+        modifiers, closed = call.modifiers, closing[opened]
         is_ordered = any(token.word == "ORDER" for token in tokens[opened:closed])
-        if is_ordered and (found.order or found.over or found.quantifier == "DISTINCT"):
+        if is_ordered and (modifiers.order or modifiers.over or modifiers.quantifier == "DISTINCT"):
             raise self._error(call, "takes no DISTINCT, ORDER BY and OVER: it is the value beside another one")
         start, stop = tokens[opened].stop, tokens[closed].stop
-        yield start, start, f"{found.quantifier} " if found.quantifier else ""
-        yield tokens[closed].start, tokens[closed].start, f" ORDER BY {found.order}" if found.order else ""
-        yield stop, stop, f" {found.nulls}" if found.nulls else ""
+        yield start, start, f"{modifiers.quantifier} " if modifiers.quantifier else ""
+        yield tokens[closed].start, tokens[closed].start, f" ORDER BY {modifiers.order}" if modifiers.order else ""
+        yield stop, stop, f" {modifiers.nulls}" if modifiers.nulls else ""
         last = closed
         if closed + 1 < len(tokens) and tokens[closed + 1].word == "FILTER":
             where, last = tokens[closed + 3].stop, closing[closed + 2]
-            yield where, where, f" ({found.condition}) AND" if found.condition else ""
-        elif found.condition:
-            yield stop, stop, f" FILTER (WHERE {found.condition})"
-        yield tokens[last].stop, tokens[last].stop, f" {found.over}" if found.over else ""
+            yield where, where, f" ({modifiers.condition}) AND" if modifiers.condition else ""
+        elif modifiers.condition:
+            yield stop, stop, f" FILTER (WHERE {modifiers.condition})"
+        yield tokens[last].stop, tokens[last].stop, f" {modifiers.over}" if modifiers.over else ""
 
     def _error(self, call: _Call, said: str, kind: type[SqlError] = SqlError) -> SqlError:
         before = self._text[: self.tokens[call.first].start]

@@ -39,10 +39,10 @@ class _Condition:
 
     @property
     def has_any_or(self) -> bool:
-        found: _Condition | None = self
-        while found is not None and not found.has_or:
-            found = found.outer
-        return found is not None
+        condition: _Condition | None = self
+        while condition is not None and not condition.has_or:
+            condition = condition.outer
+        return condition is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,10 @@ def _compared_with(tokens: Sequence[Token], place: int, known: set[int]) -> Iter
 
 def _read(text: str) -> datetime | None:
     """Return the moment that a text is; None if it is none, or has a zone."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    *parts, fraction = found.groups(default="0")
+    *parts, fraction = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, parts)
     try:
         return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")))  # noqa: DTZ001 - it has no zone

@@ -55,10 +55,10 @@ def with_named_columns(text: str, columns_of: ColumnsOf) -> str:
 
 def with_fields(text: str, refusal: str, columns_of: ColumnsOf) -> str | None:
     """Write the fields of a struct for the `s.*` that DataFusion refuses; None where it is something else."""
-    found = _NO_FIELDS.match(refusal)
-    if found is None:
+    match = _NO_FIELDS.match(refusal)
+    if match is None:
         return None
-    name, tokens = fold_name(tokenize(found["name"])[-1]), tokenize(text)
+    name, tokens = fold_name(tokenize(match["name"])[-1]), tokenize(text)
     for start in (at + 1 for at, token in enumerate(tokens) if token.word == "SELECT"):
         for item in items(tokens, start):
             is_star = len(item) > 2 and item[-1].is_sign("*") and item[-2].is_sign(".")  # noqa: PLR2004 - s, a dot and *

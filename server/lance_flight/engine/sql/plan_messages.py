@@ -600,8 +600,8 @@ def _known_sentence(exc: BaseException) -> str | None:
     text = _without_layers(str(exc).strip()) or type(exc).__name__
     shown = text[:LONGEST]
     for pattern, sentence in _RULES:
-        found = pattern.search(shown)
-        said = "" if found is None else sentence if isinstance(sentence, str) else sentence(found, text)
+        match = pattern.search(shown)
+        said = "" if match is None else sentence if isinstance(sentence, str) else sentence(match, text)
         if said:
             return said if _INSIDE.search(said) is None else None
     plain = sql_words(text)
@@ -652,13 +652,13 @@ def sql_types(text: str, names: re.Pattern[str] = _TYPE) -> str:
     'TIMESTAMP[], DECIMAL(10, 2), STRUCT'
     """
     parts, at = [], 0
-    while (found := names.search(text, at)) is not None:
-        parts.append(text[at : found.start()])
-        at = found.end()
-        name, inside = _TYPES[found["type"]], ""
-        if found["inside"]:
+    while (match := names.search(text, at)) is not None:
+        parts.append(text[at : match.start()])
+        at = match.end()
+        name, inside = _TYPES[match["type"]], ""
+        if match["inside"]:
             at = _closing(text, at)
-            inside = text[found.end() : at - 1]
+            inside = text[match.end() : at - 1]
         if name == "LIST":
             parts.append(f"{sql_types(inside.removeprefix('nullable '))}[]" if inside else "list")
         else:

@@ -37,16 +37,16 @@ def with_sent_position(message: str, planned: str, sent: str | None) -> str:
     >>> with_sent_position("found: y at Line: 1, Column: 16", "SELECT (x AND) y", "SELECT x AND y")
     'found: y at line 1, column 14'
     """
-    found = _POSITION.search(message)
-    if found is None:
+    match = _POSITION.search(message)
+    if match is None:
         return message
-    line, column = int(found["line"]), int(found["column"])
+    line, column = int(match["line"]), int(match["column"])
     start = None if sent is None else sent_start(planned, _offset(planned, line, column), sent)
     said = ""
     if sent is not None and start is not None:
         before = sent[:start]
         said = f" at line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
-    return message[: found.start()] + said + message[found.end() :]
+    return message[: match.start()] + said + message[match.end() :]
 
 
 def sent_start(planned: str, offset: int, sent: str) -> int | None:

@@ -24,10 +24,10 @@ def with_reused_alias(text: str, refusal: str) -> str | None:
     >>> with_reused_alias("SELECT a + 1 AS b, b * 2 FROM t WHERE b > 3", "No field named b. Valid fields are t.a.")
     'SELECT a + 1 AS b, (a + 1) * 2 FROM t WHERE (a + 1) > 3'
     """
-    found = _UNKNOWN.search(refusal)
-    if found is None or len(text) > LONGEST:
+    match = _UNKNOWN.search(refusal)
+    if match is None or len(text) > LONGEST:
         return None
-    name, tokens = fold_name(tokenize(found["name"])[0]), tokenize(text)
+    name, tokens = fold_name(tokenize(match["name"])[0]), tokenize(text)
     closing = closing_places(tokens)
     for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
         edits = list(_edits(text, tokens, closing, start, name))

@@ -84,11 +84,11 @@ def with_marked_column(text: str, refusal: str) -> str | None:
             depth += (token.text in "([{") - (token.text in ")]}")
         if token.word == "SELECT" and depth == 0:
             starts.append(place + 1)
-    found = _PLACES.search(refusal)
-    if found is None or len(starts) != 1:
+    match = _PLACES.search(refusal)
+    if match is None or len(starts) != 1:
         return None
     listed = list(items(tokens, starts[0]))
-    first, second = int(found["first"]), int(found["second"])
+    first, second = int(match["first"]), int(match["second"])
     is_plain = second < len(listed) and not any(item and item[-1].is_sign("*") for item in listed)
     if not is_plain or not is_without_alias(listed[second]):
         return None

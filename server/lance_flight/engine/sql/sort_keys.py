@@ -158,14 +158,14 @@ def written_once(name: str) -> str:
     if f"{REPEATED}(" not in name or not _KEYS.search(name):
         return name
     edits: list[Edit] = []
-    for found in re.finditer(rf"(?<=[\[ ]){REPEATED}\(", name):
-        depth, end = 1, found.end()
+    for match in re.finditer(rf"(?<=[\[ ]){REPEATED}\(", name):
+        depth, end = 1, match.end()
         while depth and end < len(name):
             depth += (name[end] == "(") - (name[end] == ")")
             end += 1
-        key = _key_twice(name[found.end() : end - 1])
+        key = _key_twice(name[match.end() : end - 1])
         if key is not None:
-            edits.append((found.start(), end, key))
+            edits.append((match.start(), end, key))
     return edit_text(name, edits)
 
 

@@ -130,11 +130,11 @@ def plan_in(statement: str) -> bytes | None:
     >>> plan_in("SUBSTRAIT 'cGxhbg=='")
     b'plan'
     """
-    found = _STATEMENT.fullmatch(statement)
-    if found is None:
+    match = _STATEMENT.fullmatch(statement)
+    if match is None:
         return None
     try:
-        return b64decode(found["plan"], validate=True)
+        return b64decode(match["plan"], validate=True)
     except binascii.Error as exc:
         raise SqlError(f"{WORD} takes a plan in base64: {exc}") from exc
 
@@ -182,14 +182,14 @@ def _meaning(plan: str) -> list[str]:
     """Return the lines of a plan; of an aggregation at its top without the names, and the order, that a projection gives."""
     lines = plan.splitlines()
     if lines[0].startswith("Projection: ") and lines[1].startswith("  Aggregate: "):
-        found = _AGGREGATE.fullmatch(lines[1].strip())
+        match = _AGGREGATE.fullmatch(lines[1].strip())
         outputs = Counter(map(_strip_name, _split_list(lines[0].removeprefix("Projection: "))))
-        if found is not None and outputs == Counter([*_split_list(found["keys"]), *_split_list(found["values"])]):
+        if match is not None and outputs == Counter([*_split_list(match["keys"]), *_split_list(match["values"])]):
             lines = [line.removeprefix("  ") for line in lines[1:]]
-    found = _AGGREGATE.fullmatch(lines[0])
-    if found is None:
+    match = _AGGREGATE.fullmatch(lines[0])
+    if match is None:
         return lines
-    parts = [sorted(map(_strip_name, _split_list(found[name]))) for name in ("keys", "values")]
+    parts = [sorted(map(_strip_name, _split_list(match[name]))) for name in ("keys", "values")]
     return [*map(str, parts), *lines[1:]]
 
 

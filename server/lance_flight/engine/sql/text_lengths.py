@@ -41,14 +41,14 @@ def without_lengths(name: str) -> str:
     >>> without_lengths("upper(left(concat(t.a,t.b),Int64(3) + Int64(0)))")
     'upper(concat(t.a,t.b))'
     """
-    while (found := _CUT.search(name)) is not None:
-        depth, start = 0, found.start()
+    while (match := _CUT.search(name)) is not None:
+        depth, start = 0, match.start()
         while start >= 0 and not (depth == 0 and name.endswith(_LEFT, 0, start)):
             start -= 1
             depth += (name[start] == ")") - (name[start] == "(")
         if start < 0:
             return name
-        name = name[: start - len(_LEFT)] + name[start : found.start()] + name[found.end() :]
+        name = name[: start - len(_LEFT)] + name[start : match.start()] + name[match.end() :]
     return name
 
 

@@ -203,13 +203,13 @@ def literals(run: Token) -> list[str]:
     """
     if run.kind is Kind.LITERALS:
         return _ONE_LITERAL.findall(run.text)
-    return [found["literal"] for found in _ONE_COMPARISON.finditer(run.text)]
+    return [match["literal"] for match in _ONE_COMPARISON.finditer(run.text)]
 
 
 def comparisons(run: Token) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each comparison of a run."""
-    for found in _ONE_COMPARISON.finditer(run.text):
-        yield run.start + found.start(), run.start + found.end()
+    for match in _ONE_COMPARISON.finditer(run.text):
+        yield run.start + match.start(), run.start + match.end()
 
 
 def parameter_names(token: Token) -> list[str]:
@@ -231,8 +231,8 @@ def parameters(token: Token) -> Iterator[Token]:
     if token.kind is Kind.PARAMETER:
         yield token
     elif token.kind is Kind.PARAMETERS:
-        for found in _ONE_PARAMETER.finditer(token.text):
-            yield Token(Kind.PARAMETER, found[0], token.start + found.start(), token.start + found.end())
+        for match in _ONE_PARAMETER.finditer(token.text):
+            yield Token(Kind.PARAMETER, match[0], token.start + match.start(), token.start + match.end())
 
 
 def token_count(text: str) -> int:
@@ -299,19 +299,19 @@ _NO_RUN = Token(Kind.LITERALS, "", -1, -1)
 
 def _run(text: str, at: int, word: str) -> Token | None:
     """Return the run that follows one of the words that runs follow; None if there is none."""
-    found = _RUNS[word].match(text, at)
-    if found is None:
+    match = _RUNS[word].match(text, at)
+    if match is None:
         return None
-    name = found.lastgroup or ""
-    return Token(_KINDS[name] if word == "IN" else Kind.COMPARISONS, found[name], *found.span(name))
+    name = match.lastgroup or ""
+    return Token(_KINDS[name] if word == "IN" else Kind.COMPARISONS, match[name], *match.span(name))
 
 
 def _end_of_comment(text: str, start: int) -> int:
     depth = 0
-    for found in _COMMENT.finditer(text, start):
-        depth += 1 if found[0] == "/*" else -1
+    for match in _COMMENT.finditer(text, start):
+        depth += 1 if match[0] == "/*" else -1
         if depth == 0:
-            return found.end()
+            return match.end()
     raise SqlError(f"the comment at character {start + 1} has no end")
 
 

@@ -220,21 +220,21 @@ class TypedCalls:
             try:
                 return plan(sql)
             except Exception as exc:
-                found = _COERCION.search(str(exc))
-                if found is None or (found["name"], found["types"]) in known:
+                match = _COERCION.search(str(exc))
+                if match is None or (match["name"], match["types"]) in known:
                     raise
-                is_again = any(found["name"] == name for name, _ in known)
-                known.add((found["name"], found["types"]))
-                word, types = self.calls[found["name"]], arrow_types(context, found["types"])
-                self.types[found["name"]] = types
+                is_again = any(match["name"] == name for name, _ in known)
+                known.add((match["name"], match["types"]))
+                word, types = self.calls[match["name"]], arrow_types(context, match["types"])
+                self.types[match["name"]] = types
                 if word in _CHECKED:
-                    sql = without_check(sql, found["name"])
+                    sql = without_check(sql, match["name"])
                 elif self.written is not None and is_again:
                     return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan, check)
                 elif word == COSINE_OR_SAME and not any(map(is_numbers, types)):
-                    sql = same_instead(sql, found["name"])
+                    sql = same_instead(sql, match["name"])
                 else:
-                    register(found["name"], word, types)
+                    register(match["name"], word, types)
 
 
 def _name_calls(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:

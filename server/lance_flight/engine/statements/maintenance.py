@@ -58,8 +58,8 @@ class OperationStatement(MaintenanceStatement):
 
 def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
     """Read a clause of an operation, and return the argument that it names."""
-    said = [argument for argument in operation.arguments if argument.clause]
-    for argument in said:
+    arguments = [argument for argument in operation.arguments if argument.clause]
+    for argument in arguments:
         before, _, unit = argument.clause.partition(VALUE)
         if not cursor.accept(*before.split()):
             continue
@@ -73,7 +73,7 @@ def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
         if not cursor.accept(unit.strip().removesuffix("S")):
             cursor.expect(unit.strip())
         return {argument.name: argument.kind(str(number))}
-    *others, last = [argument.clause.replace(VALUE, "n") for argument in said]
+    *others, last = [argument.clause.replace(VALUE, "n") for argument in arguments]
     raise cursor.error(f"{', '.join(others)} or {last}" if others else last)
 
 

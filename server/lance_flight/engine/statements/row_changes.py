@@ -333,8 +333,8 @@ class Upsert(RowChange):
                 f"INSERT INTO {self.target_name.name} has {width} values for {len(merge.source_columns)} columns"  # noqa: S608 - a message
                 f" ({', '.join(merge.source_columns)})"
             )
-        found = merge.query(session, schema, keeps_ids=keeps_ids)
-        return found if self.assignments is None else replace(found, unique=self._keys(session))
+        row_query = merge.query(session, schema, keeps_ids=keeps_ids)
+        return row_query if self.assignments is None else replace(row_query, unique=self._keys(session))
 
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         self._merge(session, self.writable(session).columns).narrow(session, frame)

@@ -56,9 +56,9 @@ def state(session: Session) -> SessionState:
     Generations are times, in milliseconds: where an answer of one server was lost, what its client has set at another one later counts.
     """
     values = {name: value for name, value in options(session).items() if value != _DEFAULTS[name]}
-    told = session.told
-    if (values, session.kept) != (told.settings, told.kept):
-        generation = max(told.generation + 1, round(time.time() * 1000))
+    session_state = session.told
+    if (values, session.kept) != (session_state.settings, session_state.kept):
+        generation = max(session_state.generation + 1, round(time.time() * 1000))
         session.told = SessionState(generation=generation, settings=values, kept=session.kept)
     return session.told
 

@@ -268,8 +268,8 @@ class ShowCreateView(RowsStatement):
         name = table_name(self.view)
         condition = f"table_schema = {text_literal(name.db_schema)} AND table_name = {text_literal(name.name)}"
         listed = f"FROM information_schema.views WHERE {condition}"
-        found = PlannedQuery.of(session, f"SELECT table_name {listed}")
-        if not any(batch.num_rows for batch in found.batches()):
+        planned_query = PlannedQuery.of(session, f"SELECT table_name {listed}")
+        if not any(batch.num_rows for batch in planned_query.batches()):
             raise NotFound(f"no view {name.name!r}; SHOW VIEWS lists those that there are")
         start = f"CREATE VIEW {quote_parts(name.db_schema, name.name)} AS "
         query = (

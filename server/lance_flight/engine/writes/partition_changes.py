@@ -131,10 +131,12 @@ def detach_partition(
     spec = _spec_of(snapshot, given)
     values = _all_values(spec, given)
     tables = snapshot.tables_of(spec.id)
-    found = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
-    if len(found) != 1:
-        raise NotFound(f"{len(found)} tables of {name.name!r} are the partition {show_values(values)}; expected one")
-    (partition,) = found
+    partition_tables = tables.tables(np.flatnonzero(match(tables.values, values) >= 0))
+    if len(partition_tables) != 1:
+        raise NotFound(
+            f"{len(partition_tables)} tables of {name.name!r} are the partition {show_values(values)}; expected one"
+        )
+    (partition,) = partition_tables
     target = TableName(name.db_schema, to or _default_name(name, values))
     check_target(target)
     if root.has(target):

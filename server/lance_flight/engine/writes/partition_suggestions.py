@@ -104,14 +104,14 @@ def suggestions(
         for dimension in candidates
         if dimension.fields == given or not (dimension.is_over or _repeats(dimension, candidates))
     ]
-    found = [dimension.suggestion() for dimension in counted]
+    partition_suggestions = [dimension.suggestion() for dimension in counted]
     buckets = [
         _buckets(dimension.fields, rows)
         for dimension in candidates
         if dimension.is_over and _has_buckets(dimension.spec, stored)
     ]
     # What a query names comes before numbers that mean nothing to it.
-    return [*sorted(found, key=_rank), *(suggestion for suggestion in buckets if suggestion.is_fit)]
+    return [*sorted(partition_suggestions, key=_rank), *(suggestion for suggestion in buckets if suggestion.is_fit)]
 
 
 def _rank(suggestion: PartitionSuggestion) -> tuple[bool, int]:

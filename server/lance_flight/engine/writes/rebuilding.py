@@ -50,8 +50,10 @@ class LostManifest:
     @cached_property
     def tables(self) -> list[PlainTable]:
         """The partition tables that have rows."""
-        found = [self.place.child(directory) for directory in self.place.directories() if is_table_directory(directory)]
-        tables = [PlainTable(store) for store in found if store.has(VERSIONS)]
+        stores = [
+            self.place.child(directory) for directory in self.place.directories() if is_table_directory(directory)
+        ]
+        tables = [PlainTable(store) for store in stores if store.has(VERSIONS)]
         return [table for table in tables if table.open().count_rows()]
 
     @cached_property

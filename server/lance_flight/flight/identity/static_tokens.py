@@ -50,12 +50,12 @@ class TokensFile:
         """Return the principal of a token in the file; None for an unknown one."""
         if not isinstance(credential, Bearer):
             return None
-        found = self._file.value.get(hash_of(credential.token))
-        if found is None:
+        token = self._file.value.get(hash_of(credential.token))
+        if token is None:
             return None
-        if found.expires is not None and datetime.fromtimestamp(self._now(), UTC) >= found.expires:
+        if token.expires is not None and datetime.fromtimestamp(self._now(), UTC) >= token.expires:
             raise Unauthenticated("the bearer token has expired")
-        return found.principal
+        return token.principal
 
 
 def parse(text: str) -> Mapping[str, StaticToken]:

@@ -74,7 +74,7 @@ def _tables(command: wire.GetTables, backend: Backend, caller: Caller) -> Sequen
         like(optional(command, "db_schema_filter_pattern")),
         like(optional(command, "table_name_filter_pattern")),
     )
-    found = sorted(
+    entries = sorted(
         (
             table
             for table in backend.tables(caller)
@@ -86,8 +86,8 @@ def _tables(command: wire.GetTables, backend: Backend, caller: Caller) -> Sequen
         key=lambda table: (table.catalog, table.db_schema, table.name, table.type),
     )
     if not command.include_schema:
-        return _table_columns(found)
-    described = [(table, _serialise(table, backend, caller)) for table in found]
+        return _table_columns(entries)
+    described = [(table, _serialise(table, backend, caller)) for table in entries]
     present = [(table, schema) for table, schema in described if schema is not None]
     return [*_table_columns([table for table, _ in present]), [schema for _, schema in present]]
 
@@ -162,11 +162,11 @@ def _sql_info(command: wire.GetSqlInfo, backend: Backend, caller: Caller) -> Seq
 
 
 def _xdbc_type_info(command: wire.GetXdbcTypeInfo, _backend: Backend, _caller: Caller) -> Sequence[Sequence[Any]]:
-    found = sorted(
+    types = sorted(
         (row for row in sql_types.SQL_TYPES if not command.HasField("data_type") or command.data_type == row.data_type),
         key=lambda row: (row.data_type, row.type_name),
     )
-    return [[getattr(row, name) for row in found] for name in schemas.XDBC_TYPE_INFO.names]
+    return [[getattr(row, name) for row in types] for name in schemas.XDBC_TYPE_INFO.names]
 
 
 def _same(wanted: str | None, name: str) -> bool:

@@ -121,19 +121,19 @@ def _source(node: Node, expression: Expr) -> str | None:
 
 def _rewrite_aggregate(node: Node, expression: Expr) -> tuple[str, str | None] | None:
     """Return an aggregate rewritten over partitions instead of rows, with its column; None if that is impossible."""
-    found = _CALL.fullmatch(strip_aliases(expression).schema_name())
-    if found is None:
+    match = _CALL.fullmatch(strip_aliases(expression).schema_name())
+    if match is None:
         return None
-    if found["function"] == "count" and found["of"] == _ROWS and not found["distinct"]:
+    if match["function"] == "count" and match["of"] == _ROWS and not match["distinct"]:
         return f"coalesce(sum({_COUNT}), 0)", None
-    named = [c.key for c in node.inputs[0].outputs or () if ".".join((*c.relation, c.name)) == found["of"]]
+    named = [c.key for c in node.inputs[0].outputs or () if ".".join((*c.relation, c.name)) == match["of"]]
     source = origin(node.inputs[0], named[0]) if len(named) == 1 else None
     if source is None:
         return None
     column = quote_parts(source.name)
-    if found["function"] == "count" and not found["distinct"]:
+    if match["function"] == "count" and not match["distinct"]:
         return f"coalesce(sum({_COUNT}) FILTER (WHERE {column} IS NOT NULL), 0)", source.name
-    return f"{found['function']}({found['distinct'] or ''}{column})", source.name
+    return f"{match['function']}({match['distinct'] or ''}{column})", source.name
 
 
 def _identity(view: TableView, kept: Rows, name: str) -> PartitionField | None:
@@ -200,8 +200,8 @@ def merge_groups(context: SessionContext, node: Node, rows: pads.Dataset, column
 
 
 def _function(expression: Expr) -> str:
-    found = _PARTIAL_CALL.fullmatch(strip_aliases(expression).schema_name())
-    return found["function"] if found else ""
+    match = _PARTIAL_CALL.fullmatch(strip_aliases(expression).schema_name())
+    return match["function"] if match else ""
 
 
 def concerns_partitions(session: QuerySession, node: Node) -> bool:

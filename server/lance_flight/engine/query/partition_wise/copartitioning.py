@@ -272,8 +272,8 @@ def _preserved_keys(part: Divisible, expression: Expr) -> list[Key]:
         return [Key(((*key.sources[0], *names),), frozenset()) for key in keys]
     kind = None
     if expression.variant_name() == "Cast":
-        found = _CAST.match(str(expression))
-        kind = found["type"] if found else ""
+        match = _CAST.match(str(expression))
+        kind = match["type"] if match else ""
         (expression,) = expression.rex_call_operands()
     keys = _holding(part, column_key(expression))
     return [key for key in keys if kind is None or _keeps_apart(part, key, kind)]

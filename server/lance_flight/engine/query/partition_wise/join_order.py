@@ -40,15 +40,15 @@ class JoinTree:
 
 def join_trees(root: Node) -> list[JoinTree]:
     """Return the trees of a plan that may have another order; those within the sides of others come first."""
-    found: list[JoinTree] = []
+    trees: list[JoinTree] = []
     waiting = [root]
     while waiting:
         node = waiting.pop()
         tree = _tree(node) if _is_inner(node) else None
         waiting += node.inputs if tree is None else tree.sides
         if tree is not None and _FEWEST <= len(tree.sides) <= _MOST and _is_known(tree):
-            found.append(tree)
-    return found[::-1]
+            trees.append(tree)
+    return trees[::-1]
 
 
 def reorder_joins(session: QuerySession, root: Node, trees: Sequence[JoinTree], counts: RowCounts) -> DataFrame | None:

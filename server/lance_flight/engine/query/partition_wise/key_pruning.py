@@ -104,13 +104,13 @@ def find_key_prunings(session: QuerySession, root: Node, counts: RowCounts) -> l
 def _distinct(session: QuerySession, sides: tuple[KeySide, ...]) -> tuple[KeySide, ...]:
     """Return one of all sides with the same plan: the text of a plan may be the same for another one, by what stands in a literal."""
     first, *others = sides
-    found, plans = [first], [first.values(session).logical_plan()] if others else []
+    key_sides, plans = [first], [first.values(session).logical_plan()] if others else []
     for side in others:
         plan = side.values(session).logical_plan()
         if plan not in plans:
-            found.append(side)
+            key_sides.append(side)
             plans.append(plan)
-    return tuple(found)
+    return tuple(key_sides)
 
 
 def _run_once(node: Node) -> Iterator[Node]:

@@ -179,8 +179,8 @@ class Chooser:
         """Return a part that pre-aggregates each group, for an aggregate with other keys than the part below it."""
         if not is_mergeable(node) or has_subquery(node):
             return None
-        found = self._grouped_part(node.inputs[0])
-        return None if found is None else replace(found, part=replace(found.part, node=node), is_partial=True)
+        part = self._grouped_part(node.inputs[0])
+        return None if part is None else replace(part, part=replace(part.part, node=node), is_partial=True)
 
     def _ordered_part(self, node: Node) -> GroupedPart | None:
         """Return a part that sorts group by group, for a sort whose first key has the order of the partitions."""

@@ -364,15 +364,15 @@ def _privileges(cursor: Cursor) -> tuple[frozenset[Privilege], tuple[GrantedColu
 
 def _columns(cursor: Cursor) -> tuple[GrantedColumn, ...]:
     """Read `column, expression AS column, …)`."""
-    found = [_column(cursor)]
+    columns = [_column(cursor)]
     while cursor.accept(","):
-        found.append(_column(cursor))
+        columns.append(_column(cursor))
     cursor.expect(")")
-    names = [column.name for column in found]
+    names = [column.name for column in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Refused(f"column {twice!r} is listed twice")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _column(cursor: Cursor) -> GrantedColumn:

@@ -215,8 +215,8 @@ def conjuncts(predicate: Expr) -> Iterator[Expr]:
 
 def range_of(condition: Expr, value_of: ValueOf) -> DistanceRange | None:
     """Return the range of the distance that a condition is about; None for one that nothing is known by."""
-    found = _range_of(condition, value_of)
-    return found if found.is_telling else None
+    distance_range = _range_of(condition, value_of)
+    return distance_range if distance_range.is_telling else None
 
 
 def number_of(expression: Expr) -> float | None:

@@ -56,14 +56,14 @@ def vector_search(planner: Planner, searched: SearchTarget, arguments: Arguments
     if "queries" in arguments.texts:
         return _search_each(planner, searched, search, arguments)
     report = f"search: {describe_search(search)}\n{searched.report}"
-    found, after = result_of(planner, searched, search, report), arguments.after("after")
+    result, after = result_of(planner, searched, search, report), arguments.after("after")
     if after is None:
-        return found
+        return result
     page = After(*after)
     if ROW_ID not in searched.hidden:
         raise Unsupported(f"after of a search of {searched.name!r} needs {ROW_ID}, which the table does not show")
     return replace(
-        found,
+        result,
         find=partial(page.page, SearchRun.of(planner, searched, search).best, search),
         report=f"{report}\n  behind row {page.row}, at a distance of {np.float32(page.distance)}",
     )
@@ -116,13 +116,13 @@ def matching(searched: SearchTarget, arguments: Arguments, column: str, count: i
 
 def _columns(searched: SearchTarget, arguments: Arguments, argument: str) -> tuple[TextColumn, ...]:
     given = arguments.names(argument)
-    found = [_column(searched, arguments, argument, name) for name in given]
-    names = [column.name for column in found]
+    columns = [_column(searched, arguments, argument, name) for name in given]
+    names = [column.name for column in columns]
     if len(set(names)) < len(names):
         raise arguments.error(argument, given, "each column once")
     if len(names) > MOST_COLUMNS:
         raise arguments.error(argument, given, f"at most {MOST_COLUMNS} columns")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _column(searched: SearchTarget, arguments: Arguments, argument: str, given: str) -> TextColumn:
@@ -275,10 +275,10 @@ def with_searches(planner: Planner, sql: str, parameters: pa.RecordBatch | None,
         )
         condition = arguments.text("filter")
         searched = target(planner, arguments.name("table"), condition, parameters)
-        found = _FUNCTIONS[call.function](planner, searched, arguments)
+        result = _FUNCTIONS[call.function](planner, searched, arguments)
         planner.searches.parameter_types.update(_parameter_types(call, searched, arguments))
         name = f"{call.function}_{len(tables) + 1}"
-        tables[name] = SearchTable(found, planner.log)
+        tables[name] = SearchTable(result, planner.log)
         edits.append((call.start, call.stop, quote_parts(CATALOG, SEARCHES, name)))
         options = {**searched.texts, **options}
     return with_highlights(edit_text(sql, edits), options)
@@ -326,8 +326,8 @@ def _evaluate(planner: Planner, parameters: pa.RecordBatch | None, text: str) ->
 def _full_text_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:
     first = arguments.offset
     search = matching(searched, arguments, "column", first + arguments.count)
-    found = _run_search(planner, searched, search)
-    return replace(found, find=lambda names: found.find(names).slice(first)) if first else found
+    result = _run_search(planner, searched, search)
+    return replace(result, find=lambda names: result.find(names).slice(first)) if first else result
 
 
 def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Arguments) -> SearchResult:

@@ -259,9 +259,9 @@ def _chain(sort: Node, key: _Computed) -> _Chain | NoSearch:
         if has_subquery(part):
             return NoSearch("WHERE has a subquery")
         for condition in conjuncts(Expr(part.variant.predicate())):
-            said = range_of(condition, partial(_value_of, part.inputs[0], key))
-            if said is not None:
-                within = within.both(said)
+            distance_range = range_of(condition, partial(_value_of, part.inputs[0], key))
+            if distance_range is not None:
+                within = within.both(distance_range)
                 continue
             obstacle = _obstacle(part.inputs[0], condition)
             if obstacle is not None:
@@ -478,7 +478,7 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
     report = _report(search, target, index, planner.execution)
     if ordered.is_tied:
         report = f"{report}\n  and rows as near as the last of them, which further keys sort"
-    found = SearchResult(
+    result = SearchResult(
         schema=view.schema,
         find=partial(run.best, search),
         report=report,
@@ -486,7 +486,7 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
         advise=partial(advice, search, target, takes_arguments=False),
     )
     find = partial(_best_of_count, run, search)
-    return _OrderedRows(found, planner.log, wanted, find, partial(_every_row, planner.log, target))
+    return _OrderedRows(result, planner.log, wanted, find, partial(_every_row, planner.log, target))
 
 
 def _best_of_count(run: SearchRun, search: VectorSearch, count: int, names: list[str]) -> pa.Table:

@@ -67,19 +67,19 @@ def _lines(search: AnySearch, target: SearchTarget, name: str, *, takes_argument
     defined = [
         definition for definition in target.indices.get(search.column, ()) if definition.of_kind.family is family
     ]
-    found = [
+    definitions = [
         definition
         for definition in defined
         if not isinstance(search, VectorSearch) or _metric(definition) == search.metric
     ]
     tables = [table for _, some in target.tables for table in some]
-    if found and isinstance(search, VectorSearch) and not search.use_index:
-        yield from _of_unused(found[0], _states(target, search.column, None, tables))
-    elif found:
-        states = _states(target, search.column, found[0], tables)
-        yield from _of_stale(name, found[0], states)
+    if definitions and isinstance(search, VectorSearch) and not search.use_index:
+        yield from _of_unused(definitions[0], _states(target, search.column, None, tables))
+    elif definitions:
+        states = _states(target, search.column, definitions[0], tables)
+        yield from _of_stale(name, definitions[0], states)
         if isinstance(search, VectorSearch) and takes_arguments:
-            yield from _of_arguments(search, found[0], states)
+            yield from _of_arguments(search, definitions[0], states)
     else:
         yield from _of_missing(search, target, name, defined, _states(target, search.column, None, tables))
     if len(tables) >= MANY_TABLES and not target.is_pruned and target.partitioned_by:

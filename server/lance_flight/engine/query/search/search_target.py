@@ -264,10 +264,10 @@ class StatementSearches:
         if calls() != self._text:
             return False
         for name, table in planned.items():
-            found = self.search(name)
-            if found is None or not isinstance(table, SearchTable) or table.schema != found.schema:
+            search_table = self.search(name)
+            if search_table is None or not isinstance(table, SearchTable) or table.schema != search_table.schema:
                 return False
-            table.read(found)
+            table.read(search_table)
         self.tables = planned
         return True
 

@@ -65,17 +65,17 @@ def chosen_by(
     """
     log = ScanLog(planner.log.cancellation)
     frame = frame_of(Provider(_with_addresses(view, targets, log), log))
-    found = ChosenRows()
+    rows = ChosenRows()
 
     def find() -> None:
         try:
             batches = list(planner.stream(frame))
         except LanceFlightError as exc:
             raise log.error or exc from exc
-        found.keep(pa.Table.from_batches(batches, pa.schema(ADDRESS_FIELDS)))
+        rows.keep(pa.Table.from_batches(batches, pa.schema(ADDRESS_FIELDS)))
 
     planner.searches.run_before(find)
-    return found
+    return rows
 
 
 def _with_addresses(view: TableView, targets: Targets, log: ScanLog) -> TableView:
@@ -119,10 +119,10 @@ def target(
     if known is not None:
         return known
     view = planner.whole(db_schema, reference.name) if condition is None else None
-    found = _plan_target(planner, table, name, parameters) if view is None else _whole_table(view)
-    if _is_steady(found, condition):
-        planner.searches.targets[name] = found
-    return found
+    search_target = _plan_target(planner, table, name, parameters) if view is None else _whole_table(view)
+    if _is_steady(search_target, condition):
+        planner.searches.targets[name] = search_target
+    return search_target
 
 
 def _reference(planner: Planner, table: str) -> references.TableRef:
@@ -179,16 +179,16 @@ def _plan_target(planner: Planner, table: str, name: TargetKey, parameters: pa.R
         )
     scan = scans[0] if scans else None
     targets = Targets()
-    found = _of_scan(view, scan, targets)
+    search_target = _of_scan(view, scan, targets)
     if scan is None or condition is None or bare_columns(plan) is not None:
-        return found
+        return search_target
     check_not_volatile(condition)
     return replace(
-        found,
-        tables=[(None, table) for _, table in found.tables],
+        search_target,
+        tables=[(None, table) for _, table in search_target.tables],
         scan=None,
         chosen=choose_rows(planner, view, reference, condition, targets, parameters=given),
-        report=f"{found.report}\n  rows are found first where {condition}",
+        report=f"{search_target.report}\n  rows are found first where {condition}",
     )
 
 
@@ -203,12 +203,12 @@ def target_of_rows(
     planner.plan(rows)
     scan = planner.log.scans[0] if planner.log.scans else None
     targets = Targets()
-    found = _of_scan(view, scan, targets)
+    search_target = _of_scan(view, scan, targets)
     if scan is None or chooses is None:
-        return found
+        return search_target
     return replace(
-        found,
-        tables=[(None, table) for _, table in found.tables],
+        search_target,
+        tables=[(None, table) for _, table in search_target.tables],
         scan=None,
         chosen=chosen_by(planner, view, targets, chooses),
     )

@@ -320,8 +320,8 @@ class After:
         """Return some columns of the rows that follow; `SqlError` if the search does not find the row."""
         count, least = search.count + _SPARE, self._least(search)
         while True:
-            asked = replace(search, count=count, least=least)
-            rows = best(asked, list(dict.fromkeys([*names, DISTANCE.name, ROW_ID])))
+            vector_search = replace(search, count=count, least=least)
+            rows = best(vector_search, list(dict.fromkeys([*names, DISTANCE.name, ROW_ID])))
             is_all = rows.num_rows < count
             place = pc.index(rows[ROW_ID], self.row).as_py()
             if place >= 0 and (is_all or rows.num_rows > place + search.count):
