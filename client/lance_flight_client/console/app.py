@@ -140,6 +140,8 @@ class RunningConsole:
     def __init__(self, options: ConsoleOptions, announce: Callable[[str], None]) -> None:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         self._socket = socket.create_server((options.host, options.port), family=family, reuse_port=False)
+        # Connections inherit it; asyncio sets it only for sockets whose protocol is named.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = self._socket.getsockname()[1]
         named = options.hosts or (options.host, "localhost")
         hosts = [f"[{name}]" if ":" in name else name for name in named]

@@ -319,7 +319,7 @@ hypot(a, b) ; sqrt(a * a + b * b) ; S ; the length of a vector
 fdiv(a, b) ; floor(CAST(a AS DOUBLE) / b) ; D ; the quotient, rounded down
 try_divide, safe_divide(a, b) ; CASE WHEN b = 0 THEN CAST(NULL AS DOUBLE) ELSE CAST(a AS DOUBLE) / b END ; S ; a quotient, NULL where b is 0
 mod, modulo(a, b) ; a % b ; D P F S M ; the remainder, with the sign of a
-div(a, b) ; trunc(a / b) ; P ; the whole quotient
+div(a, b) ; (a - a % b) / b ; P ; the whole quotient
 sign, sgn(a) ; CAST(signum(a) AS INT) ; D P F S M T ; -1, 0 or 1
 ceiling(a) ; ceil(a) ; D P S M T ; the next whole number
 square(a) ; a * a ; T F ; the square
