@@ -36,7 +36,7 @@ def refuse_dictionaries(schema: pa.Schema, what: str, why: str) -> None:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of `decode_batches` batches: columns that contain dictionaries get the types of the values."""
+    """Return the schema of batches that `decode_batches` returns: columns that contain dictionaries get the types of the values."""
     fields = [f.with_type(client_type(f.type)) if has_dictionary(f.type) else f for f in schema]
     return pa.schema(fields, metadata=schema.metadata)
 

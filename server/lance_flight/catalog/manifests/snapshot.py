@@ -219,7 +219,7 @@ class Snapshot:
     `rows` is the whole `__manifest` at `version`, each at its row address in `addresses`; `metadata` its table metadata,
     with what is still `pending` there (`manifest_rows.py`);
     `committed_at` in UTC; `table_branch` the Lance branch of partition tables that writes go to (None: wherever the pin is).
-    One with changes on top has no addresses: it was never stored. `read_misplaced` are specs and schema that are not in `metadata`.
+    One with changes on top has no addresses: it was never stored. `misplaced` are specs and schema that are not in `metadata`.
     A plain table has one that is not stored (`is_partitioned` False): itself as the only partition of a spec without fields.
     """
 

@@ -77,7 +77,7 @@ def add_table_names(rows: pa.Table, source: Source) -> pa.Table:
 
 
 def in_order(search: Order, rows: pa.Table) -> pa.Table:
-    """Return rows that are `add_table_names` in the order of the search, equal ones in that of tables and rows.
+    """Return rows with the names of their tables in the order of the search, equal ones in that of tables and rows.
 
     What cannot be compared comes last.
     """
@@ -94,7 +94,7 @@ def in_order(search: Order, rows: pa.Table) -> pa.Table:
 
 
 def rank_rows(search: Order, rows: pa.Table) -> pa.Table:
-    """Return the first of all rows found, which are `add_table_names`; scores that are the same become the best of them."""
+    """Return the first of all rows found, which have the names of their tables (`add_table_names`); scores that are the same become the best of them."""
     if search.precision:
         rows = in_order(search, rows)
         same = level_scores(rows[search.result.name].to_numpy().astype(np.float64), search.precision)
@@ -122,7 +122,7 @@ def level_scores(scores: Scores, precision: float) -> Scores:
 
 
 def candidates(search: Order, rows: pa.Table) -> pa.Table:
-    """Return those of the rows of one table, which are `add_table_names`, that may be among the best beside rows of others.
+    """Return those of the rows of one table, which have its name, that may be among the best beside rows of others.
 
     What is found elsewhere decides which scores are the same. Of rows with one score the first are enough.
     """
@@ -137,7 +137,7 @@ def candidates(search: Order, rows: pa.Table) -> pa.Table:
 
 
 def is_certain(search: Order, best: pa.Table, found: pa.Table) -> bool:
-    """Return whether rows that are better than the last one `search_table` are enough: no row that was not found is among the best."""
+    """Return whether rows that are better than the last one `found` are enough: no row that was not found is among the best."""
     if best.num_rows < search.count or not search.precision:
         return bool(best.num_rows >= search.count)
     scores = best[search.result.name].to_numpy().astype(np.float64)

@@ -280,7 +280,7 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Change of the fragments of a version: `added` and `change` have their messages, each without its number."""
+    """Change of the fragments of a version: `added` and `changed` have their messages, each without its number."""
 
     added: Sequence[tuple[int, bytes]]
     changed: Mapping[int, bytes]

@@ -49,7 +49,7 @@ class Issuer:
     """Issuer of a statement: principal, session, address, and the other end of its connection; `is_gone` returns whether the client has disconnected.
 
     `roles` are the principal's in the policy file, and `allowance` the quotas of these. `trace` is the context of a trace that the
-    statement belongs to. `report_progress` is told how much of the statement's work is done, 0 to 1.
+    statement belongs to. `progressed` is told how much of the statement's work is done, 0 to 1.
     """
 
     principal: str = "anonymous"

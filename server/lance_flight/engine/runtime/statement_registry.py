@@ -92,7 +92,7 @@ class StatementRegistry:
         self.open_streams.apply(limits)
 
     def observe(self, ended: Ended) -> None:
-        """Call `ended_records` for every statement that ends from now on."""
+        """Call `ended` for every statement that ends from now on."""
         self._observers.append(ended)
 
     def records(self) -> list[Record]:
