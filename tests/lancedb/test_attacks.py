@@ -243,6 +243,16 @@ def encoded(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.parametrize("path", ["query", "insert"])
+def test_no_body_is_read_without_a_token(asked: Asked, path: str) -> None:
+    head = f"POST /v1/table/events/{path} HTTP/1.1\r\nhost: x\r\nx-api-key: guessed\r\ncontent-length: 1000000\r\n\r\n"
+    with socket.create_connection((asked.host, asked.port), timeout=20) as connection:
+        connection.sendall(head.encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert (answer.status, answer.getheader("connection")) == (401, "close")
+
+
 def test_slow_bodies_end_and_hold_up_nobody(asked: Asked) -> None:
     head = "POST /v1/table/events/insert HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-length: 1000000\r\n\r\n"
     slow = [socket.create_connection((asked.host, asked.port)) for _ in range(20)]

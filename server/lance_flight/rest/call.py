@@ -28,7 +28,7 @@ MOST_ON_PAGE, _LONGEST_LIMIT = 10_000, 9
 
 @dataclass(frozen=True, slots=True)
 class RestAnswer:
-    """RestAnswer to a request: its status, and its body as JSON or as chunks of another type."""
+    """Answer to a request: its status, and its body as JSON or as chunks of another type."""
 
     value: Any = None
     chunks: Iterator[bytes] | None = None

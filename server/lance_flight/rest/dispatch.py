@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from lance_flight import audit
 from lance_flight.audit import Subject
@@ -61,19 +63,14 @@ class Endpoint:
         self._route, self._served, self._threads = route, served, threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """RestAnswer one request."""
+        """Answer one request."""
         exchange = _Exchange(scope, receive, send, self._served.waits())
         async with anyio.create_task_group() as group:
-            if self._route.body is not Body.ROWS:
-                try:
-                    await exchange.read_json(min(MOST_JSON, self._served.rules.parameter_limit))
-                except (InvalidInput, LimitExceeded, StatementTimeout) as error:
-                    exchange.failed = error
-                group.start_soon(exchange.watch)
-            await anyio.to_thread.run_sync(self._answer, exchange, limiter=self._threads, abandon_on_cancel=False)
+            work = partial(self._answer, exchange, group)
+            await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=False)
             group.cancel_scope.cancel()
 
-    def _answer(self, exchange: _Exchange) -> None:
+    def _answer(self, exchange: _Exchange, group: TaskGroup) -> None:
         """Run the operation on this thread, and send its answer, or its error."""
         held: list[str] = []
         entered = False
@@ -81,7 +78,7 @@ class Endpoint:
             audit.enter(Subject(client=exchange.peer))
             self._served.in_flight.enter()
             entered = True
-            exchange.answer(self._route.run(self._call(exchange, held)))
+            exchange.answer(self._route.run(self._call(exchange, group, held)))
         except Exception as error:
             if exchange.is_begun:
                 # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
@@ -92,15 +89,17 @@ class Endpoint:
             if entered:
                 self._served.in_flight.leave(*held)
 
-    def _call(self, exchange: _Exchange, held: list[str]) -> RestCall:
+    def _call(self, exchange: _Exchange, group: TaskGroup, held: list[str]) -> RestCall:
+        """Admit a request, and only then read its body, which takes memory: anybody can send one."""
         principal = self._admit(exchange.headers)
         peer = client_of(exchange.headers, self._served.proxy_secret) or exchange.peer
         holder = holder_of(principal.name, peer)
         self._served.in_flight.hold(holder)
         held.append(holder)
         audit.enter(Subject(principal=principal.name, client=peer))
-        if exchange.failed is not None:
-            raise exchange.failed
+        if self._route.body is Body.JSON:
+            anyio.from_thread.run(exchange.read_json, min(MOST_JSON, self._served.rules.parameter_limit))
+            anyio.from_thread.run_sync(group.start_soon, exchange.watch)
         host = peer.rpartition(":")[0]
         caller = Caller(
             principal=principal.name,
@@ -152,7 +151,6 @@ class _Exchange:
     _send: Send
     waits: tuple[float, float]
     json: Mapping[str, Any] = field(default_factory=dict)
-    failed: Exception | None = None
     is_begun: bool = False
     gone: Event = field(default_factory=Event)
     headers: dict[str, list[str]] = field(default_factory=dict)

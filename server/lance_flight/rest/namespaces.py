@@ -42,7 +42,7 @@ def describe_namespace(call: RestCall) -> RestAnswer:
 
 
 def namespace_exists(call: RestCall) -> RestAnswer:
-    """RestAnswer without a body if a namespace is there."""
+    """Answer without a body if a namespace is there."""
     describe_namespace(call)
     return RestAnswer(chunks=iter(()))
 

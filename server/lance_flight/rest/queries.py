@@ -57,7 +57,7 @@ class _Arguments:
 
 
 def query(call: RestCall) -> RestAnswer:
-    """RestAnswer a query with its rows."""
+    """Answer a query with its rows."""
     select = select_of(call, call.json)
     planned = call.plan(select.sql, select.parameters)
     batches: Iterator[pa.RecordBatch] = (batch for payload in planned.payloads for batch in call.batches(payload))

@@ -68,7 +68,7 @@ def describe_table(call: RestCall) -> RestAnswer:
 
 
 def table_exists(call: RestCall) -> RestAnswer:
-    """RestAnswer without a body if a table is there."""
+    """Answer without a body if a table is there."""
     if namespaces.describe_partition(call) is None:
         call.describe(call.newest)
     return RestAnswer(chunks=iter(()))
