@@ -99,7 +99,7 @@ def test_expired_snapshots_are_opened_where_what_they_pin_may_be_young(
     age(place, hours=200)
     seen, unseen = [], sweep._unseen_pins
     monkeypatch.setattr(
-        sweep, "_unseen", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
+        sweep, "_unseen_pins", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
     )
     assert clean(place, rules).snapshots == 1
     assert len(seen) == opened_snapshots

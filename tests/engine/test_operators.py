@@ -178,7 +178,7 @@ BRACKETED = [
     pytest.param("(a IS DISTINCT FROM b AND p) OR q", "((a IS DISTINCT FROM b) AND p) OR q", id="in brackets"),
     pytest.param(
         "array_any_match([a], x -> x IS DISTINCT FROM b AND p)",
-        "array_any_match([a], x -> (x IS DISTINCT FROM b) AND p)",
+        "array_any_match([a], lambda x : (x IS DISTINCT FROM b) AND p)",
         id="in a lambda",
     ),
     pytest.param(

@@ -151,7 +151,7 @@ REFUSED = {
     "EXPLAIN DROP x": "expected TABLE, got 'x' at character 14",
     "SUBSTRAIT x": "expected a plan in base64, in quotes, got 'x' at character 11",
     "USE other.s": "catalog 'other' is not there; expected [lance.]schema",
-    "ANALYZE t": "'ANALYZE t' begins no statement here: write ALTER TABLE t COMPACT",
+    "ANALYZE t": "'ANALYZE t' begins no statement here: write ALTER TABLE t COMPACT, or leave it out: a server maintains its tables by itself",
     "SHOW DATABASES": "'SHOW DATABASES' begins no statement here: write SHOW SCHEMAS; the catalog is always lance",
 }
 
