@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -20,6 +21,19 @@ def close_connection(peer: str) -> bool:
     wanted = _address(peer)
     if wanted is None or not _OWN_FILES.is_dir():
         return False
+    # A connection of our own to another server may have the same address at its other end.
+    ports = {one.getsockname()[1] for one in _own_sockets() if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)}
+    for connection in _own_sockets():
+        with suppress(OSError):
+            host, port, *_ = connection.getpeername()
+            if (_plain(host), port) == wanted and connection.getsockname()[1] in ports:
+                connection.shutdown(socket.SHUT_RDWR)
+                return True
+    return False
+
+
+def _own_sockets() -> Iterator[socket.socket]:
+    """Yield the Internet sockets of this process, each open until the next one."""
     for file in _OWN_FILES.iterdir():
         with suppress(OSError, ValueError):
             # A descriptor of our own stays what it is while it is looked at, whatever becomes of gRPC's.
@@ -31,11 +45,7 @@ def close_connection(peer: str) -> bool:
                 continue
             with found:
                 if found.family in {socket.AF_INET, socket.AF_INET6}:
-                    host, port, *_ = found.getpeername()
-                    if (_plain(host), port) == wanted:
-                        found.shutdown(socket.SHUT_RDWR)
-                        return True
-    return False
+                    yield found
 
 
 def _address(peer: str) -> tuple[str, int] | None:
