@@ -90,7 +90,7 @@ class Endpoint:
                 self._served.in_flight.leave(*held)
 
     def _call(self, exchange: _Exchange, group: TaskGroup, held: list[str]) -> RestCall:
-        """Admit a request, and only then read its body, which takes memory: anybody can send one."""
+        """Admit a request, and then read its body: one without a token takes no memory."""
         principal = self._admit(exchange.headers)
         peer = client_of(exchange.headers, self._served.proxy_secret) or exchange.peer
         holder = holder_of(principal.name, peer)
