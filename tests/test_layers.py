@@ -28,6 +28,7 @@ LAYERS = {
     "lance_flight.faults": set(),
     "lance_flight.lru_cache": set(),
     "lance_flight.machine": set(),
+    "lance_flight.protobuf_wire": set(),
     "lance_flight.shares": set(),
     "lance_flight.signal_event": set(),
     "lance_flight.thread_states": set(),
@@ -38,6 +39,7 @@ LAYERS = {
     "lance_flight.model": {"lance_flight.errors"},
     "lance_flight.planning": {"lance_flight.model", "lance_flight.errors"},
     "lance_flight.catalog": {
+        "lance_flight.protobuf_wire",
         "lance_flight.arrow_streams",
         "lance_flight.decoded_sizes",
         "lance_flight.model",
@@ -47,6 +49,7 @@ LAYERS = {
         "lance_flight.machine",
     },
     "lance_flight.engine": {
+        "lance_flight.protobuf_wire",
         "lance_flight.allocators",
         "lance_flight.arrow_streams",
         "lance_flight.audit",
@@ -66,6 +69,8 @@ LAYERS = {
         "lance_flight.file_reloading",
     },
     "lance_flight.flight": {
+        "lance_flight.protobuf_wire",
+        "lance_flight.connections",
         "lance_flight.arrow_streams",
         "lance_flight.audit",
         "lance_flight.backend_values",
@@ -87,6 +92,7 @@ LAYERS = {
         "lance_flight.errors",
     },
     "lance_flight.rest": {
+        "lance_flight.connections",
         "lance_flight.audit",
         "lance_flight.backend_values",
         "lance_flight.errors",
@@ -96,12 +102,14 @@ LAYERS = {
         "lance_flight.shares",
     },
     "lance_flight.admin": {
+        "lance_flight.connections",
         "lance_flight.engine",
         "lance_flight.catalog",
         "lance_flight.errors",
         "lance_flight.file_reloading",
     },
     "lance_flight.cli": {
+        "lance_flight.connections",
         "lance_flight.audit",
         "lance_flight.config",
         "lance_flight.config_sources",
@@ -132,7 +140,7 @@ LAYERS = {
     },
     # So are the tools of an assistant.
     "lance_flight_client.mcp": {"lance_flight_client", "lance_flight_client.console", "lance_flight.model"},
-    "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors"},
+    "lance_flight_client.flight": {"lance_flight_client", "lance_flight.errors", "lance_flight.protobuf_wire"},
     "lance_flight_client.files": {"lance_flight_client", "lance_flight.model", "lance_flight.errors"},
     # A program reads a root by itself, with the storage library.
     "lance_flight_client.dataset": {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from lance_flight.errors import Conflict, InvalidInput
+from lance_flight.protobuf_wire import encode_field
 from pyarrow import flight
 
 from lance_flight_client.errors import ServerError
@@ -87,26 +88,18 @@ def statement(sql: str) -> flight.FlightDescriptor:
 
 def temporary_ingest(table: str) -> flight.FlightDescriptor:
     """Return a CommandStatementIngest of rows for a temporary table of the session, which is there."""
-    return _command("CommandStatementIngest", _field(1, _APPEND_OR_FAIL) + _text_field(2, table) + bytes([5 << 3, 1]))
+    return _command(
+        "CommandStatementIngest", encode_field(1, _APPEND_OR_FAIL) + _text_field(2, table) + bytes([5 << 3, 1])
+    )
 
 
 def _command(name: str, message: bytes) -> flight.FlightDescriptor:
     """Return a message in a google.protobuf.Any."""
-    return flight.FlightDescriptor.for_command(_text_field(1, _PACKAGE + name) + _field(2, message))
+    return flight.FlightDescriptor.for_command(_text_field(1, _PACKAGE + name) + encode_field(2, message))
 
 
 def _text_field(number: int, text: str) -> bytes:
-    return _field(number, text.encode())
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Return a field of a protobuf message that has a length: its number and kind, the length, the content."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    low, high = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
+    return encode_field(number, text.encode())
 
 
 _INVALID_TICKET = "[invalid_ticket]"

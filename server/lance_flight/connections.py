@@ -1,4 +1,4 @@
-"""Closes connections of clients, for which gRPC's servers in Python have no call."""
+"""Addresses of connections, and the closing of one, for which gRPC's servers in Python have no call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from pathlib import Path
 from urllib.parse import unquote
 
 _OWN_FILES = Path("/proc/self/fd")
+
+
+def bracket_host(host: str) -> str:
+    """Return a host as it is written before a port, with IPv6 addresses in brackets.
+
+    >>> bracket_host("::1"), bracket_host("127.0.0.1")
+    ('[::1]', '127.0.0.1')
+    """
+    return f"[{host}]" if ":" in host else host
 
 
 def close_connection(peer: str) -> bool:

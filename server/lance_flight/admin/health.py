@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from lance_flight.admin.addresses import bracket_host
+from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput
 
 SERVICES = ("", "arrow.flight.protocol.FlightService")

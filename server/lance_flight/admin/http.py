@@ -12,8 +12,8 @@ from socketserver import TCPServer
 from threading import Thread
 from typing import ClassVar
 
-from lance_flight.admin.addresses import bracket_host
 from lance_flight.admin.readiness import Readiness
+from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput
 
 PLAIN = "text/plain; charset=utf-8"

@@ -11,6 +11,7 @@ from lance_flight_client.errors import ServerError
 
 from lance_flight.cli.connecting import ChosenServer
 from lance_flight.cli.serving_console import check_limits, check_listening
+from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, Unsupported
 
 
@@ -66,8 +67,7 @@ def _needs_token(server: ChosenServer) -> bool:
 
 
 def _address(options: argparse.Namespace, port: int) -> str:
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    return f"http{'' if options.https_certificate is None else 's'}://{host}:{port}/mcp"
+    return f"http{'' if options.https_certificate is None else 's'}://{bracket_host(options.host)}:{port}/mcp"
 
 
 def _library() -> Any:

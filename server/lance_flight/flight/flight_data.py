@@ -15,6 +15,7 @@ from pyarrow import flight
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.dictionaries import refuse_dictionaries
 from lance_flight.flight.protocol.flight_messages_pb2 import FlightData
+from lance_flight.protobuf_wire import encode_varint
 
 _HEADER, _BODY = b"\x12", b"\xc2\x3e"
 """Tags of `data_header` (2) and `data_body` (1000), both of the wire type 2."""
@@ -22,8 +23,6 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _PREFIX = 8
 """Bytes in front of the metadata of an IPC message: a mark, and the length of the metadata."""
 _ALIGNMENT = 8
-_MORE = 0x80
-"""Bit of a byte that others follow."""
 
 
 def encode(message: pa.Buffer) -> bytes:
@@ -31,8 +30,8 @@ def encode(message: pa.Buffer) -> bytes:
     whole = memoryview(message)
     end = _PREFIX + int.from_bytes(whole[len(_CONTINUATION) : _PREFIX], "little")
     header, body = whole[_PREFIX:end], whole[end:]
-    parts: list[bytes | memoryview] = [_HEADER, _varint(len(header)), header]
-    return b"".join([*parts, _BODY, _varint(len(body)), body] if len(body) else parts)
+    parts: list[bytes | memoryview] = [_HEADER, encode_varint(len(header)), header]
+    return b"".join([*parts, _BODY, encode_varint(len(body)), body] if len(body) else parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +107,3 @@ def _message(sent: FlightData) -> pa.Buffer:
     """Return the IPC message in a FlightData, as Arrow reads it."""
     header = sent.data_header + bytes(-len(sent.data_header) % _ALIGNMENT)
     return pa.py_buffer(b"".join([_CONTINUATION, len(header).to_bytes(4, "little"), header, sent.data_body]))
-
-
-def _varint(number: int) -> bytes:
-    """Encode a length as protobuf does.
-
-    >>> _varint(127).hex(), _varint(300).hex()
-    ('7f', 'ac02')
-    """
-    encoded = bytearray()
-    while number >= _MORE:
-        encoded.append(number % _MORE + _MORE)
-        number //= _MORE
-    encoded.append(number)
-    return bytes(encoded)

@@ -21,6 +21,7 @@ import grpc
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight.connections import bracket_host
 from lance_flight.errors import (
     AlreadyExists,
     Cancelled,
@@ -44,7 +45,7 @@ from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.principals import API_KEY, AUTHORIZATION, with_api_key
 from lance_flight.flight.polling import PolledStatements
 from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb
-from lance_flight.flight.server import FlightSqlServer, bracket_host
+from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.status import describe_error, nearest
 
 SERVICE = "/arrow.flight.protocol.FlightService/"

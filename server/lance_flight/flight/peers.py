@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.backend_values import CancelStatus, PeerOperation, PeerRequest
+from lance_flight.connections import bracket_host
 from lance_flight.errors import TicketError, Unauthenticated
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.tickets import TicketSealer
@@ -78,7 +79,7 @@ class PeerAddresses:
         except OSError as exc:
             log.warning("the name %r of peers cannot be looked up: %s", name, exc.strerror)
         else:
-            known = tuple(PeerAddress(f"{parts.scheme}://{_bracket(host)}:{port}", name) for host in hosts)
+            known = tuple(PeerAddress(f"{parts.scheme}://{bracket_host(host)}:{port}", name) for host in hosts)
         self._known[address] = (self.now(), known)
         return known
 
@@ -92,10 +93,6 @@ def hosts_of(name: str, port: int) -> list[str]:
     families = {family for family, _ in found}
     family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
     return sorted({host for literal, host in found if literal == family})
-
-
-def _bracket(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from types import MappingProxyType
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight.connections import bracket_host
 from lance_flight.errors import Unsupported
 from lance_flight.flight.actions import OFFERED
 from lance_flight.flight.backend import Backend
@@ -199,8 +200,3 @@ class FlightSqlServer(flight.FlightServerBase):
     ) -> None:
         """DoExchange: not part of Flight SQL."""
         raise Unsupported("DoExchange is not offered")
-
-
-def bracket_host(host: str) -> str:
-    """Return a host as it is written in a URI, with IPv6 addresses in brackets."""
-    return f"[{host}]" if ":" in host else host

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as HttpRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.flight.encryption import Tls
 from lance_flight.rest.dispatch import Endpoint, ServedBackend
@@ -90,8 +91,7 @@ class RestServer:
             ) from exc
         # Connections inherit it; asyncio sets it only for sockets whose protocol is named.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        shown = f"[{host}]" if ":" in host else host
-        self._uri = f"http{'' if tls is None else 's'}://{shown}:{self._socket.getsockname()[1]}"
+        self._uri = f"http{'' if tls is None else 's'}://{bracket_host(host)}:{self._socket.getsockname()[1]}"
         self._config = uvicorn.Config(
             application(served),
             log_level="error",

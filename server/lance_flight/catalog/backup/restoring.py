@@ -33,10 +33,11 @@ from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
-from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, MORE, locate_message, split_fields
+from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, locate_message, split_fields
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unavailable
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, TableName
+from lance_flight.protobuf_wire import encode_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def with_base_paths(content: bytes, name: str, moved: Callable[[str], str]) -> b
 def _moved_fields(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
     for number, kind, raw, value in split_fields(message):
         if number == _BASE_PATHS and kind == BYTES:
-            yield _of_bytes(_BASE_PATHS, b"".join(_moved_base(value, moved)))
+            yield encode_field(_BASE_PATHS, b"".join(_moved_base(value, moved)))
         else:
             yield raw
 
@@ -118,18 +119,9 @@ def _moved_fields(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes
 def _moved_base(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
     for number, kind, raw, value in split_fields(message):
         if number == _PATH and kind == BYTES:
-            yield _of_bytes(_PATH, moved(value.decode()).encode())
+            yield encode_field(_PATH, moved(value.decode()).encode())
         else:
             yield raw
-
-
-def _of_bytes(number: int, payload: bytes) -> bytes:
-    return _encode(number << 3 | BYTES) + _encode(len(payload)) + payload
-
-
-def _encode(value: int) -> bytes:
-    more, low = divmod(value, MORE)
-    return bytes([low | MORE]) + _encode(more) if more else bytes([low])
 
 
 BEGUN = "restore-begun.json"

@@ -24,6 +24,7 @@ import numpy as np
 from lance import FragmentMetadata
 
 from lance_flight.catalog.storage.names import BRANCHES
+from lance_flight.protobuf_wire import MORE
 
 DATA = "data"
 INDICES = "_indices"
@@ -228,8 +229,6 @@ def _cut_short(path: Path) -> OSError:
 
 LENGTH = struct.Struct("<I")
 VARINT, BYTES = 0, 2
-MORE = 128
-"""The bit of a varint's byte that says that another one follows."""
 MALFORMED = (IndexError, OverflowError, struct.error)
 """Errors of these functions for bytes that are no version of a table."""
 

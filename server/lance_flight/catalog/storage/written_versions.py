@@ -29,10 +29,11 @@ from lance_flight.catalog.storage.names import VERSIONS, version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_files import VersionFile, version_file
-from lance_flight.catalog.storage.whole_files import LENGTH, MALFORMED, MORE, locate_message, split_fields
+from lance_flight.catalog.storage.whole_files import LENGTH, MALFORMED, locate_message, split_fields
 from lance_flight.errors import Conflict, storage_error
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import is_table_directory
+from lance_flight.protobuf_wire import MORE, encode_field, encode_varint
 
 LONGEST = 256 << 10
 """Bytes of a version file from which on it is left to Lance: to read one the first time takes a microsecond for each hundred bytes."""
@@ -55,22 +56,9 @@ _HAS_DELETIONS = 1
 _FOOTER = struct.Struct("<QHH4s")
 
 
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value >= MORE:
-        found.append(value % MORE | MORE)
-        value //= MORE
-    found.append(value)
-    return bytes(found)
-
-
 def _number(field: int, value: int, *, is_optional: bool = False) -> bytes:
     """Return a field with a number: of those that are always there 0 is left out."""
-    return _varint(field << 3) + _varint(value) if value or is_optional else b""
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+    return encode_varint(field << 3) + encode_varint(value) if value or is_optional else b""
 
 
 def _value(raw: bytes) -> int:
@@ -79,7 +67,7 @@ def _value(raw: bytes) -> int:
     return sum(byte % MORE << 7 * place for place, byte in enumerate(raw[key:]))
 
 
-WRITER = _bytes(_WRITER, _bytes(1, b"lance") + _bytes(2, lance.__version__.encode()))
+WRITER = encode_field(_WRITER, encode_field(1, b"lance") + encode_field(2, lance.__version__.encode()))
 """What a version says that this release of Lance has written."""
 
 
@@ -145,7 +133,7 @@ class _Version:
             if number in waiting:
                 changed = waiting.pop(number)
                 has_deletions |= any(field == _DELETIONS for field, *_ in split_fields(changed))
-                kept += _bytes(_FRAGMENTS, _number(1, number) + changed) if changed else b""
+                kept += encode_field(_FRAGMENTS, _number(1, number) + changed) if changed else b""
             else:
                 has_deletions |= _DELETIONS in parts
                 kept += raw
@@ -157,7 +145,7 @@ class _Version:
         last, added = self.last_fragment, b""
         for number, fragment in fragments:
             here = number or last + 1
-            added += _bytes(_FRAGMENTS, _number(1, here) + fragment)
+            added += encode_field(_FRAGMENTS, _number(1, here) + fragment)
             last = max(last, here)
         return replace(self, number=self.number + 1, fragments=self.fragments + added, last_fragment=last)
 
@@ -171,10 +159,10 @@ class _Version:
                 self.fragments,
                 _number(_VERSION, self.number),
                 _number(_INDICES_AT, 0, is_optional=True) if self.has_indices else b"",
-                _bytes(_MOMENT, _number(1, seconds) + _number(2, nanoseconds)),
+                encode_field(_MOMENT, _number(1, seconds) + _number(2, nanoseconds)),
                 self.flags,
                 _number(_LAST_FRAGMENT, self.last_fragment, is_optional=True),
-                _bytes(_TRANSACTION, name.encode()),
+                encode_field(_TRANSACTION, name.encode()),
                 WRITER,
                 self.form,
                 _number(_TRANSACTION_AT, len(self.indices), is_optional=True),
@@ -220,7 +208,7 @@ def write_version(table: Store, base: int, operation: LanceOperation.BaseOperati
     table.check_place()
     unique = str(uuid.uuid4())
     name, version = f"{base}-{unique}.txn", changed.append(change.added)
-    transaction = _number(1, base) + _bytes(2, unique.encode()) + change.to_bytes()
+    transaction = _number(1, base) + encode_field(2, unique.encode()) + change.to_bytes()
     if table.is_remote:
         return _write_remote(table, name, transaction, version)
     if not _write(table.uri, name, transaction, version.number, version.to_bytes(transaction, name, time.time_ns())):
@@ -321,10 +309,14 @@ class _Change:
             for messages in (self.added, self.changed.items())
         )
         if self.kind == _APPEND:
-            return _bytes(_APPEND, b"".join(_bytes(1, fragment) for fragment in added))
-        removed = _bytes(1, b"".join(map(_varint, self.removed))) if self.removed else b""
-        parts = [removed, *(_bytes(2, fragment) for fragment in changed), *(_bytes(3, fragment) for fragment in added)]
-        return _bytes(_UPDATE, b"".join(parts))
+            return encode_field(_APPEND, b"".join(encode_field(1, fragment) for fragment in added))
+        removed = encode_field(1, b"".join(map(encode_varint, self.removed))) if self.removed else b""
+        parts = [
+            removed,
+            *(encode_field(2, fragment) for fragment in changed),
+            *(encode_field(3, fragment) for fragment in added),
+        ]
+        return encode_field(_UPDATE, b"".join(parts))
 
 
 def _encode(fragment: FragmentMetadata) -> bytes | None:
@@ -339,13 +331,13 @@ def _encode(fragment: FragmentMetadata) -> bytes | None:
     if any(file.base_id is not None or min(file.fields, default=0) < 0 for file in fragment.files):
         return None
     files = (
-        _bytes(1, file.path.encode())
+        encode_field(1, file.path.encode())
         + _layout(tuple(file.fields), tuple(file.column_indices), file.file_major_version, file.file_minor_version)
         + _number(6, file.file_size_bytes or 0)
         for file in fragment.files
     )
-    gone = b"" if deletions is None else _bytes(_DELETIONS, _encode_deletions(deletions))
-    return b"".join(_bytes(2, file) for file in files) + gone + _number(4, fragment.physical_rows)
+    gone = b"" if deletions is None else encode_field(_DELETIONS, _encode_deletions(deletions))
+    return b"".join(encode_field(2, file) for file in files) + gone + _number(4, fragment.physical_rows)
 
 
 def _encode_deletions(file: DeletionFile) -> bytes:
@@ -360,7 +352,9 @@ def _encode_deletions(file: DeletionFile) -> bytes:
 @lru_cache(KEPT_LAYOUTS)
 def _layout(fields: tuple[int, ...], columns: tuple[int, ...], major: int, minor: int) -> bytes:
     """Return what the message of a file says of its columns and its format."""
-    packed = (_bytes(number, b"".join(map(_varint, column))) for number, column in ((2, fields), (3, columns)))
+    packed = (
+        encode_field(number, b"".join(map(encode_varint, column))) for number, column in ((2, fields), (3, columns))
+    )
     return b"".join(packed) + _number(4, major) + _number(5, minor)
 
 

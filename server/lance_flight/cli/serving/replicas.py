@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 from lance_flight.admin import logs
-from lance_flight.admin.addresses import bracket_host
 from lance_flight.cli.serving.children import ChildSpec, Life
 from lance_flight.cli.serving.load_balancer import (
     Front,
@@ -39,6 +38,7 @@ from lance_flight.cli.serving.reloading import Reloader, message_of
 from lance_flight.cli.serving.service_manager import ServiceManager
 from lance_flight.cli.serving.supervisor import Supervisor, end_with
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
+from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
 

@@ -40,6 +40,7 @@ from lance_flight.engine.query.partition_wise.plans import (
 from lance_flight.engine.query.plan_bounds import UNNESTED
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import Unsupported
+from lance_flight.protobuf_wire import encode_field
 
 
 def compute_part(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]]) -> ComputedTable:
@@ -249,30 +250,19 @@ _BUILDERS: Mapping[type[Any], Callable[..., DataFrame]] = MappingProxyType(
 
 def _alias(source: bytes, column: ColumnReference) -> bytes:
     """`source AS relation.column`: LogicalExprNode.alias over an expression in datafusion.proto."""
-    return _field(2, _field(1, source) + _field(2, column.name.encode()) + _relation(column.relation))
+    return encode_field(2, encode_field(1, source) + encode_field(2, column.name.encode()) + _relation(column.relation))
 
 
 def _column(column: ColumnReference) -> bytes:
     """LogicalExprNode.column, its relation as SQL writes it."""
     relation = quote_parts(*column.relation)
-    named = _field(1, column.name.encode())
-    return _field(1, named + _field(2, _field(1, relation.encode())) if relation else named)
+    named = encode_field(1, column.name.encode())
+    return encode_field(1, named + encode_field(2, encode_field(1, relation.encode())) if relation else named)
 
 
 def _relation(parts: Sequence[str]) -> bytes:
     """Encode an AliasNode.relation: a TableReference that is bare, partial or full."""
     if not parts:
         return b""
-    said = b"".join(_field(place, part.encode()) for place, part in enumerate(parts, 1))
-    return _field(3, _field(len(parts), said))
-
-
-def _field(number: int, payload: bytes) -> bytes:
-    """Encode a length-delimited field in the protobuf wire format."""
-    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
-
-
-def _varint(value: int) -> bytes:
-    """Encode a varint: seven bits in each byte, the lowest first; all but the last have the eighth set."""
-    more, low = divmod(value, 128)
-    return bytes([low | 128]) + _varint(more) if more else bytes([low])
+    said = b"".join(encode_field(place, part.encode()) for place, part in enumerate(parts, 1))
+    return encode_field(3, encode_field(len(parts), said))
