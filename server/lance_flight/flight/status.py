@@ -139,11 +139,17 @@ def builtin_error(error: BaseException) -> Exception:
 
 def describe_error(error: BaseException) -> tuple[LanceFlightError | None, str]:
     """Return the error of ours that a client is told, and its text; None for an unexpected one, which is logged with its traceback."""
+    known, text = describe_whole(error)
+    return known, _fitting(text)
+
+
+def describe_whole(error: BaseException) -> tuple[LanceFlightError | None, str]:
+    """Return the same with the whole text, however long, for answers whose text is in no header."""
     error = _translate(error)
     record_refusal(error)
     if not isinstance(error, LanceFlightError):
         return None, _log_unexpected(error)
-    return error, _text(error)
+    return error, _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", f"[{error.sqlstate}] [{error.code}] {error}")
 
 
 def _translate(error: BaseException) -> BaseException:
@@ -198,10 +204,6 @@ def guarded_stream(items: Iterator[_R]) -> Iterator[_R]:
 def nearest(error: LanceFlightError, table: Mapping[type[LanceFlightError], _R]) -> _R | None:
     """Return what a table has for the class of an error, or for the nearest one above it."""
     return next((table[kind] for kind in type(error).__mro__ if kind in table), None)
-
-
-def _text(error: LanceFlightError) -> str:
-    return _fitting(_CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", f"[{error.sqlstate}] [{error.code}] {error}"))
 
 
 def _fitting(text: str) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import secrets
 from collections.abc import Mapping
 from enum import IntEnum
 from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from lance_flight.audit import record_refusal
 from lance_flight.errors import (
     AlreadyExists,
     Cancelled,
@@ -29,11 +26,9 @@ from lance_flight.errors import (
     Unauthenticated,
     Unavailable,
     Unsupported,
-    storage_error,
     without_middle,
 )
-
-_log = logging.getLogger(__name__)
+from lance_flight.flight.status import describe_whole, nearest
 
 
 class Code(IntEnum):
@@ -123,29 +118,21 @@ def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[
     if isinstance(error, ValidationError):
         places = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
         error = InvalidInput(f"the body of the request is invalid: {places}")
-    if isinstance(error, RecursionError):
-        error = LimitExceeded("the body of the request is nested too deeply; expected fewer levels")
-    known = error if isinstance(error, LanceFlightError) else storage_error(error)
+    known, text = describe_whole(error)
     if known is None:
-        reference = secrets.token_hex(4)
-        _log.error("unexpected %s, reference %s", type(error).__name__, reference, exc_info=error)
-        text = (
-            f"[XX000] [internal] unexpected {type(error).__name__}; the server's log has it under reference {reference}"
-        )
         return HTTPStatus.INTERNAL_SERVER_ERROR, _body(text, Code.INTERNAL, instance)
-    record_refusal(known)
     status, code = _classify(known)
-    text = without_middle(f"[{known.sqlstate}] [{known.code}] {known}", MOST_MESSAGE)
+    text = without_middle(text, MOST_MESSAGE)
     if code is Code.TABLE_EXISTS:
         text += " (already exists)"
     return status, _body(text, code, instance)
 
 
 def _classify(error: LanceFlightError) -> tuple[HTTPStatus, Code]:
-    status = next(_ANSWERS[kind] for kind in type(error).__mro__ if kind in _ANSWERS)
+    answer = nearest(error, _ANSWERS) or _ANSWERS[LanceFlightError]
     nouns, pattern = (_OF_PRESENT, _PRESENT) if isinstance(error, AlreadyExists) else (_OF_ABSENT, _ABSENT)
     match = pattern.search(str(error)) if isinstance(error, NotFound | AlreadyExists) else None
-    return status if match is None else nouns.get(match[match.lastindex or 0], status)
+    return answer if match is None else nouns.get(match[match.lastindex or 0], answer)
 
 
 def _body(text: str, code: Code, instance: str) -> dict[str, object]:
