@@ -27,7 +27,7 @@ from lance_flight_client.adbc import NOBODY, Credentials, StatementAnswer
 from lance_flight_client.console.queries import shown_texts
 from lance_flight_client.console.server import ConsoleLimits, ConsoleServer
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import Parameters, quote_name
+from lance_flight_client.parameters import Parameters, quote_name, text_literal
 
 _STEP = 100
 """Rows that are made into text at once."""
@@ -129,12 +129,14 @@ class Tools:
         if (text is None) != (text_column is None) or (vector is None) != (vector_column is None):
             raise ToolError("text goes with text_column, and vector with vector_column; expected both of a pair")
         bound = Parameters()
-        by_vector = [] if vector is None else [_text(str(vector_column)), bound.add(vector, pa.list_(pa.float32()))]
-        by_text = [] if text is None else [_text(str(text_column)), bound.add(text)]
+        by_vector = (
+            [] if vector is None else [text_literal(str(vector_column)), bound.add(vector, pa.list_(pa.float32()))]
+        )
+        by_text = [] if text is None else [text_literal(str(text_column)), bound.add(text)]
         function = _FUNCTIONS.get((bool(by_vector), bool(by_text)))
         if function is None:
             raise ToolError("nothing to search for; expected text, a vector, or both")
-        found = [_text(table), *by_vector, *by_text, f"k => {k}"]
+        found = [text_literal(table), *by_vector, *by_text, f"k => {k}"]
         if where is not None:
             found.append(f"filter => {bound.add(where)}")
         without = "" if vector_column is None else f" EXCLUDE ({quote_name(vector_column)})"
@@ -203,11 +205,6 @@ def _credentials_of(context: Context, options: McpOptions) -> Credentials:
 
 def _quoted_table(table: str) -> str:
     return ".".join(quote_name(part) for part in table.split(".", 1))
-
-
-def _text(value: str) -> str:
-    """Return a text as a literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 class _BearerNeeded:

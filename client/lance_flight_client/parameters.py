@@ -1,4 +1,4 @@
-"""Parameters of a statement, and names in quotes: no value becomes part of a statement's text."""
+"""Parameters of a statement, and names and texts in quotes: no value becomes part of a statement's text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ def quote_name(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """Return a text as SQL has it, for places that take no parameter.
+
+    >>> text_literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
 
 
 class Parameters:

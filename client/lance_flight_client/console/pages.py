@@ -39,6 +39,7 @@ from lance_flight_client.console.tables import ConsoleTable, list_rows
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 from lance_flight_client.output import for_spreadsheets
+from lance_flight_client.parameters import text_literal
 
 
 @page
@@ -74,7 +75,7 @@ def kill(request: Request, server: ConsoleServer) -> Response:
     number = request.path_params["statement"]
     problem = None
     try:
-        with server.answer(f"{OWN}KILL {tables.text_literal(number)}"):
+        with server.answer(f"{OWN}KILL {text_literal(number)}"):
             pass
     except ServerError as exc:
         problem = str(exc)

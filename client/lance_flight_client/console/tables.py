@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.errors import ServerError
-from lance_flight_client.parameters import quote_name
+from lance_flight_client.parameters import quote_name, text_literal
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_FILES = 8
@@ -62,15 +62,6 @@ class TableSummary:
             return None
         many = self.files >= MANY_FILES * max(self.partitions or 1, 1)
         return "small files: compact" if many and self.size / self.files < SMALL_FILE_BYTES else None
-
-
-def text_literal(text: str) -> str:
-    """Return a text as SQL has it.
-
-    >>> text_literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
 
 
 def tables_of(server: ConsoleServer, condition: str = "TRUE") -> list[ConsoleTable]:

@@ -17,6 +17,7 @@ from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.reading import find_files
 from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import NO_TYPES, open_files
+from lance_flight_client.parameters import quote_name
 
 from lance_flight.cli.file_options import checked_delimiter, checked_encoding
 from lance_flight.cli.file_streams import FileStream
@@ -121,7 +122,7 @@ def _types(table: FileTable) -> pa.Schema:
     if given is None:
         return NO_TYPES
     if isinstance(given, Mapping):
-        given = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {kind}' for name, kind in given.items())
+        given = ", ".join(f"{quote_name(name)} {kind}" for name, kind in given.items())
     if not isinstance(given, str):
         raise InvalidInput(f"the types are {given!r}; expected {{'column': 'TYPE'}}, or 'column TYPE, …'")
     # Only types that are said need the engine, which has their grammar.

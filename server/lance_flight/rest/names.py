@@ -62,9 +62,14 @@ class TableId:
         return TableId(self.db_schema, self.name, point)
 
     @property
+    def pinned_name(self) -> str:
+        """The name without its schema, at its point in history: `t`, `t@12`."""
+        return self.name if self.at is None else f"{self.name}@{self.at}"
+
+    @property
     def sql(self) -> str:
         """The name in SQL, at its point in history."""
-        return quote_parts(self.db_schema, self.name if self.at is None else f"{self.name}@{self.at}")
+        return quote_parts(self.db_schema, self.pinned_name)
 
     @property
     def argument(self) -> str:
@@ -73,7 +78,7 @@ class TableId:
 
     def metadata(self, kind: str) -> str:
         """Return the name of a metadata table in SQL: `t$snapshots`."""
-        return quote_parts(self.db_schema, f"{self.name if self.at is None else f'{self.name}@{self.at}'}${kind}")
+        return quote_parts(self.db_schema, f"{self.pinned_name}${kind}")
 
 
 def schema_of(parts: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import PUBLIC, TableId, column_sql
+from lance_flight.rest.names import PUBLIC, column_sql
 
 
 def insert(call: RestCall) -> RestAnswer:
@@ -20,12 +20,8 @@ def insert(call: RestCall) -> RestAnswer:
         raise Unsupported("multipart writes: expected one request with all rows")
     table = call.target
     options = (("overwrite", "table"),) if mode == "overwrite" else ()
-    call.ingest(IngestTarget(table=_at_branch(table), schema=table.db_schema, options=options))
+    call.ingest(IngestTarget(table=table.pinned_name, schema=table.db_schema, options=options))
     return RestAnswer({"version": call.version()})
-
-
-def _at_branch(table: TableId) -> str:
-    return table.name if table.at is None else f"{table.name}@{table.at}"
 
 
 def count_rows(call: RestCall) -> RestAnswer:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.sql.clause_words import AFTER_FROM, SET_OPERATORS
-from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.engine.sql.select_lists import items
 from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 from lance_flight.engine.sql.with_expansion import with_queries
@@ -67,13 +67,11 @@ def with_fields(text: str, refusal: str, columns_of: ColumnsOf) -> str | None:
                 if kind is None or not pa.types.is_struct(kind):
                     return None
                 struct = text[item[0].start : item[-3].stop]
-                fields = ", ".join(f"{struct}[{_text(field.name)}] AS {quote_parts(field.name)}" for field in kind)
+                fields = ", ".join(
+                    f"{struct}[{text_literal(field.name)}] AS {quote_parts(field.name)}" for field in kind
+                )
                 return edit_text(text, [(item[0].start, item[-1].stop, fields)])
     return None
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
 
 
 def _columns(query: str, columns_of: ColumnsOf) -> Columns:
