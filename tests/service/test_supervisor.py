@@ -112,16 +112,14 @@ def test_a_busy_server_goes_on_that_is_asked_where_its_threads_are(running: Supe
     uri = running.next_uri()
     child, is_over = running.child, threading.Event()
 
-    def call() -> int:
+    def call() -> None:
         with flight.connect(uri) as client:
-            calls = 0
             while not is_over.is_set():
                 client.get_flight_info(TABLE_TYPES, flight.FlightCallOptions(timeout=PATIENCE))
-                calls += 1
-            return calls
+            client.get_flight_info(TABLE_TYPES, flight.FlightCallOptions(timeout=PATIENCE))  # after all was asked
 
     with ThreadPoolExecutor(4) as pool:
-        calling = [pool.submit(call) for _ in range(4)]
+        callers = [pool.submit(call) for _ in range(4)]
         try:
             for asked in range(1, ASKED + 1):
                 os.kill(child, signal.SIGUSR1)
@@ -129,7 +127,8 @@ def test_a_busy_server_goes_on_that_is_asked_where_its_threads_are(running: Supe
                     assert running.child == child
         finally:
             is_over.set()
-        assert min(each.result(PATIENCE) for each in calling) > 0
+        for caller in callers:
+            caller.result(PATIENCE)
 
 
 def test_no_server_is_left_where_its_parent_is_killed(running: Supervised) -> None:
