@@ -55,7 +55,7 @@ def memory(pid: int, name: str) -> int:
 def ours(root: Path, *arguments: str, log: Path | None = None) -> Iterator[Server]:
     """`lance-flight serve` over `root`, as a user starts it; what it logs goes to `log`, if there is one."""
     with _process(
-        ["lance_flight.cli", "serve", "--no-supervise", "--create", str(root), "--port", "0", *arguments], log
+        ["lance_flight_client.cli", "serve", "--no-supervise", "--create", str(root), "--port", "0", *arguments], log
     ) as server:
         yield server
 
@@ -63,7 +63,7 @@ def ours(root: Path, *arguments: str, log: Path | None = None) -> Iterator[Serve
 @contextmanager
 def replicas(root: Path, number: int) -> Iterator[Server]:
     """As many of ours over `root` behind one address."""
-    with _process(["lance_flight.cli", "serve", str(root), "--port", "0", "--replicas", str(number)]) as server:
+    with _process(["lance_flight_client.cli", "serve", str(root), "--port", "0", "--replicas", str(number)]) as server:
         yield server
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight import cli, config, config_sources
-from lance_flight.cli import config as command
-from lance_flight.cli.serving.service import limits_of
+from lance_flight import config, config_sources
 from lance_flight.engine.runtime.quotas import NO_LIMITS
 from lance_flight.errors import InvalidInput
+from lance_flight.serving.service import limits_of
+from lance_flight_client import cli
+from lance_flight_client.cli import config as command
 
 SETTINGS = pytest.mark.parametrize("setting", config.settings(), ids=lambda setting: setting.name)
 Setting = dataclasses.Field[Any]

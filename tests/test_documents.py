@@ -13,7 +13,6 @@ from types import MappingProxyType
 import pytest
 from lance_flight import errors
 from lance_flight.catalog.commits.commit import CONFLICTS
-from lance_flight.cli import parser
 from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.runtime.client_sessions import Session
@@ -24,6 +23,7 @@ from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users
 from lance_flight.flight.status import flight_error
 from lance_flight.model.index_kinds import ALIASES, KINDS
 from lance_flight.model.transforms import TRANSFORMS
+from lance_flight_client.cli import parser
 from lance_flight_client.spark.program import parser as spark_parser
 
 from tests.documents import DOCUMENTS, PAGES, TOP, blocks, rows_of, text_of, without_code

@@ -108,7 +108,7 @@ LAYERS = {
         "lance_flight.errors",
         "lance_flight.file_reloading",
     },
-    "lance_flight.cli": {
+    "lance_flight.serving": {
         "lance_flight.connections",
         "lance_flight.audit",
         "lance_flight.config",
@@ -124,11 +124,6 @@ LAYERS = {
         "lance_flight.catalog",
         "lance_flight.errors",
         "lance_flight.file_reloading",
-        "lance_flight.model",
-        "lance_flight.quantities",
-        "lance_flight_client",
-        "lance_flight_client.console",
-        "lance_flight_client.files",
     },
     "lance_flight_client": set(),
     # An unprivileged client: what it knows of a server it is told in SQL.
@@ -166,6 +161,26 @@ LAYERS = {
         "lance_flight.errors",
         "lance_flight.lru_cache",
     },
+    # One command for all: it speaks to servers, starts one, and works on a root with the storage library.
+    "lance_flight_client.cli": {
+        "lance_flight_client",
+        "lance_flight_client.console",
+        "lance_flight_client.files",
+        "lance_flight.serving",
+        "lance_flight.admin",
+        "lance_flight.backend_values",
+        "lance_flight.catalog",
+        "lance_flight.config",
+        "lance_flight.config_sources",
+        "lance_flight.connections",
+        "lance_flight.engine",
+        "lance_flight.errors",
+        "lance_flight.flight",
+        "lance_flight.machine",
+        "lance_flight.model",
+        "lance_flight.quantities",
+        "lance_flight.signal_event",
+    },
     "pyspark_lance_flight": {"lance_flight_client.spark"},
 }
 
@@ -185,6 +200,7 @@ STORAGE = (
     "lance_flight.catalog.history",
     "lance_flight.catalog.maintenance",
     "lance_flight.catalog.backup",
+    "lance_flight.catalog.opening",
 )
 
 # The packages of the engine, in the same way: a statement runs within them from its text to its changes.
@@ -201,7 +217,10 @@ ENGINE = (
 
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
-    ("lance_flight.cli", "lance_flight.model"): {"lance_flight.model.operations", "lance_flight.model.type_names"},
+    ("lance_flight_client.cli", "lance_flight.model"): {
+        "lance_flight.model.operations",
+        "lance_flight.model.type_names",
+    },
     # Requests become statements of SQL: how names and texts are quoted, and nothing that runs one.
     ("lance_flight.rest", "lance_flight.engine"): {
         "lance_flight.engine.sql.references",
@@ -256,8 +275,8 @@ LIBRARIES = {
     # An extra: both are loaded only where traces are wanted.
     "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
     "cryptography": {"lance_flight.flight.tls"},
-    "prompt_toolkit": {"lance_flight.cli.shell"},
-    "pygments": {"lance_flight.cli.shell"},
+    "prompt_toolkit": {"lance_flight_client.cli.shell"},
+    "pygments": {"lance_flight_client.cli.shell"},
     "pyspark": {"lance_flight_client.spark"},
     "starlette": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
     "uvicorn": {"lance_flight_client.console", "lance_flight.rest", "lance_flight_client.mcp"},
@@ -312,7 +331,7 @@ def imported_by(file: Path) -> Iterator[str]:
 
 MODULES = modules()
 FACADE = "lance_flight"
-"""The package itself, which hands out what lies in other layers."""
+"""The package itself: it has the product's name, and hands out what lies in other layers."""
 
 
 @pytest.fixture(scope="module")
@@ -413,8 +432,8 @@ def test_modules_import_each_other_without_cycles(imports: Imports) -> None:
 @pytest.mark.parametrize(
     ("first", "reached"),
     [
-        ("lance_flight.cli", "lance_flight_client.errors"),
-        ("lance_flight.cli.serve", "lance_flight.config"),
+        ("lance_flight_client.cli", "lance_flight_client.errors"),
+        ("lance_flight_client.cli.serve", "lance_flight.config"),
         ("pyspark_lance_flight", "lance_flight_client.spark.options"),
     ],
 )

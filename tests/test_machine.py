@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from lance_flight import machine
-from lance_flight.cli import main
-from lance_flight.cli.serving import service
 from lance_flight.config import ServerConfig
 from lance_flight.machine import MOST_FILES, ControlGroupLimits, control_group_limits
+from lance_flight.serving import service
+from lance_flight_client.cli import main
 
 GIB = 1 << 30
 UNLIMITED_V1 = "9223372036854771712"

@@ -25,7 +25,17 @@ DOCUMENTED_URI = "grpc://127.0.0.1:32010"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """A server over an empty root, and its URI."""
     root, ready = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("ready") / "uri"
-    command = [sys.executable, "-m", "lance_flight.cli", "serve", str(root), "--port", "0", "--ready-file", str(ready)]
+    command = [
+        sys.executable,
+        "-m",
+        "lance_flight_client.cli",
+        "serve",
+        str(root),
+        "--port",
+        "0",
+        "--ready-file",
+        str(ready),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -171,7 +181,7 @@ def test_the_documented_settings_have_their_defaults_and_meanings() -> None:
 
 
 def test_the_help_of_serve_lists_every_setting() -> None:
-    command = [sys.executable, "-m", "lance_flight.cli", "serve", "--help"]
+    command = [sys.executable, "-m", "lance_flight_client.cli", "serve", "--help"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     for setting in settings():
         assert f"--{setting.name.replace('_', '-')} " in shown

@@ -9,7 +9,7 @@ import sys
 def run() -> int:
     """Import the command line and run one command; its exit status."""
     try:
-        return int(importlib.import_module("lance_flight.cli.__main__").run())
+        return int(importlib.import_module("lance_flight_client.cli.__main__").run())
     except KeyboardInterrupt:
         return 130
 

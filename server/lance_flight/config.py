@@ -34,7 +34,7 @@ def _setting(section: str, default: Any, help_text: str, **facts: Any) -> Any:
     """Declare a setting of a section, with facts about it.
 
     They are `least`/`most` of a number, `among` for a word, its `unit`, `is_secret`, the `old_name` of a renamed one, and `reloads` for one whose
-    new value a running server takes (`cli/serving/reloading.py`).
+    new value a running server takes (`serving/reloading.py`).
     """
     metadata = {"section": section, "help": help_text, **facts}
     return field(default=default, repr=not facts.get("is_secret"), metadata=metadata)

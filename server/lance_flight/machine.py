@@ -6,12 +6,15 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import logging
 import math
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 PROCESS = Path("/proc/self")
 MOST_FILES = 1 << 20
@@ -91,6 +94,17 @@ def keep_freed_memory() -> None:
         set_parameter = ctypes.CDLL(None).mallopt
         set_parameter(_M_MMAP_THRESHOLD, _MMAP_BYTES)
         set_parameter(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+
+
+def leave(status: int) -> NoReturn:
+    """Exit the process at once, after flushing its output and logs.
+
+    The threads of Lance, DataFusion and gRPC go on into the interpreter's own ending, and sometimes wait for it for ever.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def own_memory() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 from tests.backup.roots import content, make, run
 

@@ -17,9 +17,9 @@ from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli.inspecting import existing_root
 from lance_flight.errors import Conflict, NotFound, Unavailable
 from lance_flight.faults import BACKUP_POINTS, VARIABLE
+from lance_flight_client.cli.inspecting import existing_root
 
 from tests.backup.roots import content, make, run
 from tests.faults.failpoints import Stopped, left_behind

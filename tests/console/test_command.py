@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any
 
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 from tests.service.server_process import COMMAND, Server
 

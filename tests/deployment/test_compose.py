@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from lance_flight import config_sources
-from lance_flight.cli import parser
-from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight_client.cli import parser
 from lance_flight_client.spark.program import parser as spark_parser
 
 from tests.deployment.operator_tools import DOCKER, TOP, run

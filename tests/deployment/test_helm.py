@@ -16,8 +16,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from lance_flight import config, config_sources
-from lance_flight.cli import parser
-from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight_client.cli import parser
 
 from tests.deployment.operator_tools import DOCKER, TOP
 from tests.flight.certificates import authority

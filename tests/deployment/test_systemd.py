@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight import config
-from lance_flight.cli import parser
-from lance_flight.cli.serving.supervisor import RELOADING
+from lance_flight.serving.supervisor import RELOADING
+from lance_flight_client.cli import parser
 
 from tests.deployment.operator_tools import DOCKER, run, tool
 from tests.service.forked import Forked, forked

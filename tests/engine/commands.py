@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 
 class Ended(NamedTuple):

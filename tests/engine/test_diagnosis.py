@@ -17,9 +17,9 @@ from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
-from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists
+from lance_flight_client.cli import main
 
 from tests.catalog.aging import age
 from tests.engine.database import open_engine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 from lance_flight_client.partition_map import partition_map
 
 from tests.engine.database import open_engine

@@ -12,8 +12,8 @@ import lance_flight
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.cli import main
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound
+from lance_flight_client.cli import main
 from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import open_files
 

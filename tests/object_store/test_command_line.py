@@ -8,8 +8,8 @@ import sys
 
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.cli import main
 from lance_flight.engine.sql.functions import evaluate
+from lance_flight_client.cli import main
 
 from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket

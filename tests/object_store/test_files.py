@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import lance_flight
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 from tests.object_store.bucket import REGION, Bucket
 

@@ -34,7 +34,7 @@ from tests.roots.released import DATA, FEATURES, PARTITION_BY, WITH_A_ZONE, Feat
 
 TOP = Path(__file__).parent.parent.parent
 PATIENCE = 120.0
-COMMAND = (sys.executable, "-c", "from lance_flight.cli import main; raise SystemExit(main())")
+COMMAND = (sys.executable, "-c", "from lance_flight_client.cli import main; raise SystemExit(main())")
 """What every release has: the entry point has moved."""
 
 

@@ -27,10 +27,10 @@ from lance_flight.catalog.storage.formats import (
 )
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store, shared_session
-from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import Corrupt, InvalidInput, LanceFlightError, NewerFormat, Unsupported
 from lance_flight.faults import MIGRATION_POINTS, VARIABLE
+from lance_flight_client.cli import main
 
 from tests.backup.roots import engine_of
 from tests.documents import rows_of

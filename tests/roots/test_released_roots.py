@@ -13,10 +13,10 @@ from lance_flight.catalog.namespace import PartitionedNamespace, require_partiti
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMATS, TABLE, version_of
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.sql.functions import evaluate
 from lance_flight.errors import Unsupported
+from lance_flight_client.cli import main
 
 from tests.backup.roots import engine_of
 from tests.roots.released import FEATURES, RELEASES, ReleasedRoot, as_json

@@ -149,7 +149,7 @@ def _run(
             raise AttributeError(f"lance_flight.{module} has no {constant}")
         setattr(place, constant, value)
     sys.argv = ["lance-flight", *arguments]
-    sys.exit(importlib.import_module("lance_flight.cli").main(arguments))
+    sys.exit(importlib.import_module("lance_flight_client.cli").main(arguments))
 
 
 def _write_to(file: str, stream: int) -> None:

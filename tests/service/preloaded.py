@@ -7,11 +7,11 @@ import importlib
 import os
 import warnings
 
-from lance_flight.cli.absent import keep_out
+from lance_flight_client.cli.absent import keep_out
 
 _BEFORE = set(os.environ)
 keep_out("pandas")  # as the command does
-importlib.import_module("lance_flight.cli.serving.main_loop")
+importlib.import_module("lance_flight.serving.main_loop")
 warnings.filterwarnings("ignore", "lance is not fork-safe")  # where it has begun something: here it was only imported
 gc.freeze()
 

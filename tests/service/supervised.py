@@ -45,7 +45,7 @@ class Supervised:
     def events(self) -> list[dict[str, object]]:
         """What the parent has logged."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["logger"] == "lance_flight.cli.serving.supervisor"]
+        return [line for line in lines if line["logger"] == "lance_flight.serving.supervisor"]
 
 
 @contextmanager

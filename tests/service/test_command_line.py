@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.cli.connecting import ChosenServer
 from lance_flight_client.adbc import NOBODY
+from lance_flight_client.cli.connecting import ChosenServer
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import open_files
@@ -427,13 +427,13 @@ def printed(code: str, *arguments: str) -> str:
 
 
 UNUSED = {
-    "help": ("lance_flight.cli", ("pyarrow", "lance", "datafusion", "numpy")),
+    "help": ("lance_flight_client.cli", ("pyarrow", "lance", "datafusion", "numpy")),
     "a load into a root": (
-        "lance_flight.cli.root_loading",
+        "lance_flight_client.cli.root_loading",
         ("lance_flight.flight", "pyarrow._flight", "lance_flight.admin"),
     ),
     "serving": (
-        "lance_flight.cli.serving.main_loop",
+        "lance_flight.serving.main_loop",
         ("jwt", "cryptography", "grpc", "prometheus_client", "opentelemetry", "http.server"),
     ),
 }
@@ -441,14 +441,14 @@ UNUSED = {
 
 @pytest.mark.parametrize(("module", "unused"), UNUSED.values(), ids=UNUSED)
 def test_a_command_loads_only_what_it_needs(module: str, unused: tuple[str, ...]) -> None:
-    builds = "lance_flight.cli.parser()"
-    code = f"import lance_flight.cli, {module}; {builds}; print([m for m in {unused} if m in sys.modules])"
+    builds = "lance_flight_client.cli.parser()"
+    code = f"import lance_flight_client.cli, {module}; {builds}; print([m for m in {unused} if m in sys.modules])"
     assert printed(code) == "[]"
 
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import contextlib, io; from lance_flight.cli import COMMANDS, OPERATIONS, parser\n"
+        "import contextlib, io; from lance_flight_client.cli import COMMANDS, OPERATIONS, parser\n"
         "for name in COMMANDS.keys() - OPERATIONS.keys():\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "        parser().parse_args([name, '--help'])\n"
@@ -462,7 +462,7 @@ _HEAVY = {"pyarrow", "lance", "datafusion", "numpy", "grpc", "adbc_driver_manage
 
 def test_the_tables_of_a_root_are_listed_without_the_engine(cities: Server) -> None:
     code = (
-        "from lance_flight.cli.__main__ import run; status = run();"
+        "from lance_flight_client.cli.__main__ import run; status = run();"
         "print([m for m in ('datafusion', 'lance_flight.engine') if m in sys.modules], status)"
     )
     assert printed(code, "inspect", str(cities.root)).splitlines()[-1] == "[] 0"
@@ -480,7 +480,7 @@ def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:
 def test_a_load_through_a_server_does_without_the_engine(cities: Server, table: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id\n1\n")
     code = (
-        "from lance_flight.cli.__main__ import run; status = run();"
+        "from lance_flight_client.cli.__main__ import run; status = run();"
         "print([m for m in ('lance', 'datafusion', 'lance_flight.engine') if m in sys.modules], status)"
     )
     said = printed(code, "ingest", str(tmp_path / "a.csv"), "--table", table, "--uri", cities.uri)
@@ -499,7 +499,7 @@ def test_sql_loads_neither_the_engine_nor_datasets(cities: Server) -> None:
         "importlib.metadata",
     )
     code = (
-        "from lance_flight.cli.__main__ import run; status = run();"
+        "from lance_flight_client.cli.__main__ import run; status = run();"
         f"print([m for m in {unasked} if m in sys.modules], status)"
     )
     assert printed(code, "sql", "SELECT 1 AS a", "--uri", cities.uri) == "a\n1\n[] 0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 from tests.flight.certificates import DAY, authority
 from tests.flight.identities import SIGNING_KEY, key_set, users_text

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from lance_flight.cli.arguments import add_server
-from lance_flight.cli.connecting import ChosenServer
 from lance_flight.errors import InvalidInput
+from lance_flight_client.cli.arguments import add_server
+from lance_flight_client.cli.connecting import ChosenServer
 
 from tests.documents import blocks
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import open_files
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.cli import file_sending, main
-from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.file_tables import file_tables
-from lance_flight.cli.shell.prompt import run_input
-from lance_flight.cli.shell.session import ShellSession
 from lance_flight.errors import LanceFlightError
 from lance_flight_client.adbc import NOBODY
+from lance_flight_client.cli import file_sending, main
+from lance_flight_client.cli.connecting import ChosenServer
+from lance_flight_client.cli.file_tables import file_tables
+from lance_flight_client.cli.shell.prompt import run_input
+from lance_flight_client.cli.shell.session import ShellSession
 from lance_flight_client.errors import ServerError
 
 from tests.documents import blocks

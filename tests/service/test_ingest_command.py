@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.cli import main
 from lance_flight.engine.engine import Engine
+from lance_flight_client.cli import main
 
 from tests.documents import blocks
 from tests.service.server_process import COMMAND, Server

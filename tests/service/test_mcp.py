@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from lance_flight.cli import parser
+from lance_flight_client.cli import parser
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -285,7 +285,7 @@ def test_wrong_options_are_named(name: str) -> None:
 
 def test_without_the_extra_the_error_names_it(lake: Lake) -> None:
     program = (
-        "import sys; sys.modules['mcp'] = None; from lance_flight.cli import main;"
+        "import sys; sys.modules['mcp'] = None; from lance_flight_client.cli import main;"
         f"sys.exit(main(['mcp', '--uri', {lake.server.uri!r}]))"
     )
     ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)

@@ -15,8 +15,6 @@ from lance_flight.catalog.bulk.piece_processes import processes
 from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.storage.durability import durability
 from lance_flight.catalog.storage.store import caches
-from lance_flight.cli.serving import service
-from lance_flight.cli.serving.load_balancer import free_ports
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.peers import (
@@ -31,6 +29,8 @@ from lance_flight.flight.peers import (
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import GetTableTypes
+from lance_flight.serving import service
+from lance_flight.serving.load_balancer import free_ports
 from pyarrow import flight
 
 from tests.flight.certificates import authority

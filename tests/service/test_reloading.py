@@ -25,11 +25,11 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight import config
-from lance_flight.cli.serving.children import Child, ChildSpec
-from lance_flight.cli.serving.reloading import Reloader
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions
+from lance_flight.serving.children import Child, ChildSpec
+from lance_flight.serving.reloading import Reloader
 from pyarrow import flight
 
 from tests.flight.statements import descriptor, planned, reader

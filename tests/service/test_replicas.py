@@ -23,10 +23,10 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
-from lance_flight.cli.serving import load_balancer
-from lance_flight.cli.serving.load_balancer import Front, Replica, configuration, find_program, free_ports, health_check
-from lance_flight.cli.serving.replicas import replica_settings, replicas_of, siblings_of
 from lance_flight.config import ServerConfig
+from lance_flight.serving import load_balancer
+from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program, free_ports, health_check
+from lance_flight.serving.replicas import replica_settings, replicas_of, siblings_of
 from pyarrow import flight
 
 from tests.flight.certificates import authority

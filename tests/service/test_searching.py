@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance_flight.cli import main
+from lance_flight_client.cli import main
 
 from tests.service.server_process import Server, serving
 from tests.stock import stored_tables

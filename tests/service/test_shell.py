@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from lance_flight.cli import main
-from lance_flight.cli.connecting import ChosenServer
-from lance_flight.cli.shell import prompt
-from lance_flight.cli.shell import session as session_module
-from lance_flight.cli.shell.commands import COMMANDS
-from lance_flight.cli.shell.completion import WORDS, KnownNames, NameCompleter
-from lance_flight.cli.shell.prompt import is_complete, page_text, run_input
-from lance_flight.cli.shell.session import Progress, ShellSession, warn
 from lance_flight.errors import InvalidInput
 from lance_flight_client.adbc import NOBODY, Result
+from lance_flight_client.cli import main
+from lance_flight_client.cli.connecting import ChosenServer
+from lance_flight_client.cli.shell import prompt
+from lance_flight_client.cli.shell import session as session_module
+from lance_flight_client.cli.shell.commands import COMMANDS
+from lance_flight_client.cli.shell.completion import WORDS, KnownNames, NameCompleter
+from lance_flight_client.cli.shell.prompt import is_complete, page_text, run_input
+from lance_flight_client.cli.shell.session import Progress, ShellSession, warn
 from lance_flight_client.errors import ServerError
 from lance_flight_client.terminal import guard_terminals
 from prompt_toolkit.completion import CompleteEvent
@@ -262,7 +262,7 @@ def test_the_time_leaves_the_pager_out(rooms: Server, capsys: pytest.CaptureFixt
     clock = [0.0]
     session = ShellSession(ChosenServer(rooms.uri, NOBODY), page=page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lance_flight.cli.shell.session.time.perf_counter", lambda: clock[0])
+        patch.setattr("lance_flight_client.cli.shell.session.time.perf_counter", lambda: clock[0])
         run_input(session, "SELECT 1 AS a;")
     session.close()
     assert (read, capsys.readouterr().out) == (["a\n1\n(1 row)"], "0 ms\n")

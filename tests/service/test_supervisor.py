@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from lance_flight.cli.serving.supervisor import MOST_QUICK
 from lance_flight.flight.wire import GetTableTypes
+from lance_flight.serving.supervisor import MOST_QUICK
 from pyarrow import flight
 
 from tests.flight.statements import descriptor, reader
@@ -172,7 +172,7 @@ ENDINGS = [
 @pytest.mark.parametrize(("body", "runs", "status"), ENDINGS)
 def test_how_often_a_server_is_started(tmp_path: Path, body: str, runs: int, status: int) -> None:
     code = (
-        "import os, sys, time\nfrom lance_flight.cli.serving.supervisor import supervise\n"
+        "import os, sys, time\nfrom lance_flight.serving.supervisor import supervise\n"
         f"def serve(life):\n os.write(3, b'.')\n {body}\n"
         "sys.exit(supervise(serve, unresponsive_after=0.4))\n"
     )
@@ -191,7 +191,7 @@ def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
 def report_of(script: str) -> list[str]:
     """What a script says that runs a `Supervisor`, its children's words included, and its exit status last."""
     code = (
-        "import os, signal, sys, threading, time\nfrom lance_flight.cli.serving.children import ChildSpec\nfrom lance_flight.cli.serving.supervisor import Supervisor, end_with\n"
+        "import os, signal, sys, threading, time\nfrom lance_flight.serving.children import ChildSpec\nfrom lance_flight.serving.supervisor import Supervisor, end_with\n"
         "def say(text):\n os.write(1, f'{text}\\n'.encode())\n" + script
     )
     ended = subprocess.run(

@@ -1,0 +1,78 @@
+"""Serving the tools of an assistant until it leaves, or a signal comes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+from lance_flight.connections import bracket_host
+from lance_flight.errors import InvalidInput, Unsupported
+
+from lance_flight_client.adbc import connect, execute
+from lance_flight_client.cli.connecting import ChosenServer
+from lance_flight_client.cli.serving_console import check_limits, check_listening
+from lance_flight_client.errors import ServerError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the tools until the assistant ends the command, or a signal does."""
+    check_limits(options)
+    if options.max_characters < 1:
+        raise InvalidInput(f"--max-characters is {options.max_characters}; expected 1 or more")
+    check_listening(options)
+    if options.port is not None and (options.user is not None or options.token_file is not None):
+        raise InvalidInput(
+            "--user and --token-file are of one caller, and --port is for several; expected none of them"
+        )
+    server, library = ChosenServer.of(options), _library()
+    given = library.McpOptions(
+        uri=server.address,
+        credentials=server.credentials,
+        most_rows=options.max_rows,
+        most_characters=options.max_characters,
+        seconds=options.timeout,
+        writes=options.writes,
+    )
+    if options.port is None:
+        with server.naming(), server.connect() as connection:
+            execute(connection, "SELECT 1")
+        library.server_of(given).run("stdio")
+        return 0
+    try:
+        library.serve_http(
+            given,
+            host=options.host,
+            port=options.port,
+            hosts=options.allow_host,
+            needs_token=_needs_token(server),
+            certificate=options.https_certificate,
+            key=options.https_key,
+            started=lambda port: print(f"Tools of {server.address}: {_address(options, port)}", flush=True),
+        )
+    except (OSError, OverflowError, SystemExit) as exc:
+        where = f"{options.host}, port {options.port}"
+        raise InvalidInput(f"the tools cannot be served at {where}: {exc}; expected others, or --port 0") from exc
+    return 0
+
+
+def _needs_token(server: ChosenServer) -> bool:
+    """Return whether the server refuses callers without a credential; one that does not answer yet may."""
+    try:
+        with connect(server.address) as connection:
+            execute(connection, "SELECT 1")
+    except ServerError:
+        return True
+    return False
+
+
+def _address(options: argparse.Namespace, port: int) -> str:
+    return f"http{'' if options.https_certificate is None else 's'}://{bracket_host(options.host)}:{port}/mcp"
+
+
+def _library() -> Any:
+    """Return the module of the tools; `Unsupported` where the extra is not installed."""
+    try:
+        return importlib.import_module("lance_flight_client.mcp")
+    except ImportError as exc:
+        raise Unsupported(f"the tools need {exc.name}, which is not installed here; install lance-flight[mcp]") from exc
