@@ -215,8 +215,39 @@ ENGINE = (
     "lance_flight.engine.engine",
 )
 
+# The storage library for those who read and write a root without a server.
+STORAGE_DOOR = {
+    f"lance_flight.catalog.{name}"
+    for name in (
+        "bulk.pieces",
+        "bulk.shared_writes",
+        "commits.once",
+        "commits.writer",
+        "history",
+        "manifests.snapshot",
+        "namespace",
+        "plain_table",
+        "roots.directory",
+        "storage.blobs",
+        "storage.leases",
+        "storage.store",
+        "table",
+        "tables.merged",
+        "tables.partitions",
+        "tables.rows",
+        "tables.scan",
+        "tables.schema_adapter",
+        "tables.sources",
+    )
+}
+
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
+    ("lance_flight_client.dataset", "lance_flight.catalog"): STORAGE_DOOR,
+    ("lance_flight_client.spark", "lance_flight.catalog"): STORAGE_DOOR,
+    # Commands also copy, restore and diagnose whole roots.
+    ("lance_flight_client.cli", "lance_flight.catalog"): STORAGE_DOOR
+    | {"lance_flight.catalog.backup", "lance_flight.catalog.maintenance.diagnosis", "lance_flight.catalog.opening"},
     ("lance_flight_client.cli", "lance_flight.model"): {
         "lance_flight.model.operations",
         "lance_flight.model.type_names",
