@@ -21,7 +21,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.naming import MANIFEST
 
 from benchmarks import data

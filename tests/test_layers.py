@@ -208,6 +208,11 @@ ENGINE = (
     "lance_flight.engine.runtime",
     "lance_flight.engine.maintenance",
     "lance_flight.engine.sql",
+    "lance_flight.engine.functions",
+    "lance_flight.engine.dialects",
+    "lance_flight.engine.compat",
+    "lance_flight.engine.translation",
+    "lance_flight.engine.plans",
     "lance_flight.engine.query",
     "lance_flight.engine.writes",
     "lance_flight.engine.operations",
@@ -273,11 +278,11 @@ DOORS = {
         "lance_flight.catalog.storage.counts",
     },
     ("lance_flight_client.dataset", "lance_flight.engine"): {
-        "lance_flight.engine.sql.functions",
+        "lance_flight.engine.translation.evaluation",
         "lance_flight.engine.query.scan_planning",
     },
     ("lance_flight_client.spark", "lance_flight.engine"): {
-        "lance_flight.engine.sql.functions",
+        "lance_flight.engine.translation.evaluation",
         "lance_flight.engine.query.scan_planning",
         # How a table that is made is partitioned is said in the words of SQL.
         "lance_flight.engine.writes.definitions",
@@ -329,7 +334,7 @@ LIBRARIES = {
     "google.protobuf": {
         "lance_flight.flight",
         "lance_flight.catalog.storage.lance_fields",
-        "lance_flight.engine.sql.substrait",
+        "lance_flight.engine.translation.substrait",
     },
     "adbc_driver_flightsql": {"lance_flight_client"},
     "adbc_driver_manager": {"lance_flight_client"},

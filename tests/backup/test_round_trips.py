@@ -14,7 +14,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 
 from tests.backup.roots import NAMES, content, engine_of, make, run

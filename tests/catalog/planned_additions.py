@@ -11,7 +11,7 @@ from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.small_table import opened
 

@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, SerializationFailure

@@ -15,7 +15,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.by_hand import DATA, DIRECTORIES, ROWS, lay_out
 

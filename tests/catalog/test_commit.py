@@ -19,7 +19,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written
@@ -34,7 +34,7 @@ import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 namespace = PartitionedNamespace.open(Store(place))
 for commit in range(commits):

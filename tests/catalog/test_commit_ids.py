@@ -11,7 +11,7 @@ from lance_flight.catalog.commits import once
 from lance_flight.catalog.commits.once import KEPT, LONGEST, CommitToken, named_commit, named_commits
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, InvalidInput
 
 from tests.catalog.named_commits import BETWEEN, append

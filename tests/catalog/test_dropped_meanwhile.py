@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 
 from tests.catalog.small_table import SCHEMA, SPEC, Written, ids, opened, rows, written

@@ -12,7 +12,7 @@ from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import SerializationFailure
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows, written

@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, Corrupt, Unsupported
 
 from tests.catalog.by_hand import IN_ARROW, IN_ROWS, IN_TABLE, METADATA, ROWS, lay_out

@@ -15,7 +15,7 @@ from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.engine.database import Database
 from tests.faults.failpoints import Stopped, left_behind

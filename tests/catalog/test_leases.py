@@ -28,7 +28,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
 
 from tests.catalog.aging import age, versions

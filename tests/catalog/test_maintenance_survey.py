@@ -24,7 +24,7 @@ from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 
 from tests.catalog.aging import age

@@ -11,7 +11,7 @@ from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_files import TRUSTED_SECONDS, LatestVersion
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.aging import ALL_THAT_MAY_GO, age, versions
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows

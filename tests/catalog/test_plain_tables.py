@@ -17,7 +17,7 @@ from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, Conflict, Corrupt, NotFound, SerializationFailure
 
 from tests.faults.failpoints import watched

@@ -14,7 +14,7 @@ from lance_flight.catalog.maintenance import repair as repairing
 from lance_flight.catalog.maintenance.repair import RepairFinding, RepairReport, repair
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt
 
 from tests.catalog.aging import file_names

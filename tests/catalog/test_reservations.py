@@ -18,7 +18,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 BRIEF = 0.3
 INSERT = "INSERT INTO t VALUES (1)"

@@ -13,7 +13,7 @@ from lance_flight.catalog.history import steps_of
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 
 from tests.catalog.pinned_layouts import lay_out, repin, table_of

@@ -15,7 +15,7 @@ from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.data_files import Layout
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.pins import Version
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows

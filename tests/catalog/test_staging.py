@@ -20,7 +20,7 @@ from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, DataError, SerializationFailure
 from lance_flight.model.pins import Pin, Version
 

@@ -18,7 +18,7 @@ from lance_flight.catalog.commits.once import (
 )
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput
 
 from tests.catalog.named_commits import BETWEEN

@@ -22,7 +22,7 @@ from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import expiring_snapshots
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused
 
 from tests.catalog.aging import ALL_THAT_MAY_GO, age, file_names, table_files, versions

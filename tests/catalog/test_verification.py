@@ -18,7 +18,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.checksums import Checksum
 from lance_flight_client.cli import main

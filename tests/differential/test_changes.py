@@ -13,7 +13,7 @@ import pytest
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError
 
 from tests.differential.comparing import comparable, difference, is_explained

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.engine.writes.ingest import TableProperties

@@ -18,7 +18,7 @@ from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.blobs import BLOB_BATCH_BYTES
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import InvalidInput, SchemaError, Unsupported

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.sql.functions import compute, computed_type, plain_message, session_config
 from lance_flight.engine.sql.growth import growth_of
-from lance_flight.engine.sql.rewriting import for_datafusion
 from lance_flight.engine.sql.tokens import tokenize
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
+from lance_flight.engine.translation.evaluation import compute, computed_type, plain_message, session_config
+from lance_flight.engine.translation.rewriting import for_datafusion
+from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.errors import LimitExceeded, SqlError
 
 pytestmark = pytest.mark.slow  # every function against DataFusion's

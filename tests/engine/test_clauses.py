@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.sql.functions import QUERIES_ONLY, session_config
-from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.translation.evaluation import QUERIES_ONLY, session_config
+from lance_flight.engine.translation.rewriting import for_datafusion
 from lance_flight.errors import Unsupported
 
 from tests.engine.clause_corpus import NAMES, PLANNED, REFUSED, REWRITTEN, WORDS

@@ -21,7 +21,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import StatementKind
-from lance_flight.engine.sql.substrait import statement_of
+from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions, Replaces
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 

@@ -18,7 +18,7 @@ from lance_flight.catalog.maintenance.repair import RepairFinding, repair
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.storage.whole_files import recorded_checksum
 from lance_flight.catalog.table import Table
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt
 from lance_flight.model.index_kinds import KINDS, Family
 from lance_flight.model.naming import PUBLIC, TableName

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.sql import escapes
+from lance_flight.engine.dialects import escapes
 from lance_flight.flight.metadata import sql_info
 
 from tests.engine.database import Client, Database

@@ -14,7 +14,7 @@ from lance_flight.catalog.commits import writer
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 
 from tests.catalog.by_hand import DATA, METADATA, lay_out

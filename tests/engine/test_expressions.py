@@ -9,7 +9,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.engine.sql.functions import check_expression, evaluate, result_type
+from lance_flight.engine.translation.evaluation import check_expression, evaluate, result_type
 from lance_flight.errors import LanceFlightError, SpecError, SqlError
 
 from tests.engine.database import Database

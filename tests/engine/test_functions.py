@@ -10,8 +10,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from lance_flight.engine.sql.function_table import SYSTEMS, advice, by_family, functions, macros
-from lance_flight.engine.sql.routines import MACROS, routines
+from lance_flight.engine.functions.function_table import SYSTEMS, advice, by_family, functions, macros
+from lance_flight.engine.functions.routines import MACROS, routines
 
 from tests.documents import TOP, blocks, text_of
 from tests.engine.database import Database

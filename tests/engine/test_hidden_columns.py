@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.sql.hidden_columns import MOST_WILDCARDS, hidden_columns_in, with_visible_columns
+from lance_flight.engine.translation.hidden_columns import MOST_WILDCARDS, hidden_columns_in, with_visible_columns
 from lance_flight.errors import LimitExceeded, Unsupported
 
 from tests.engine.database import Client, Database

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import compute
-from lance_flight.engine.sql.json_functions import NAMES, json_edits, json_values
+from lance_flight.engine.functions.json_functions import NAMES, json_edits, json_values
 from lance_flight.engine.sql.tokens import Token, edit_text, tokenize
+from lance_flight.engine.translation.evaluation import compute
 from lance_flight.errors import LanceFlightError, SqlError
 
 from tests.engine.database import open_engine

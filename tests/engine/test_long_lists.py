@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.engine.compat.boolean_chains import SHORT_CHAIN, chain_edits
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.runtime.cancellation import PlanningLimits
-from lance_flight.engine.sql.boolean_chains import SHORT_CHAIN, chain_edits
-from lance_flight.engine.sql.functions import session_config
-from lance_flight.engine.sql.parameters import parameter_count, with_listed_values
-from lance_flight.engine.sql.rewriting import datafusion_text
 from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, edit_text, spelled_out, tokenize
+from lance_flight.engine.translation.evaluation import session_config
+from lance_flight.engine.translation.parameters import parameter_count, with_listed_values
+from lance_flight.engine.translation.rewriting import datafusion_text
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError, LimitExceeded, SqlError
 

@@ -17,7 +17,7 @@ from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.foreign_namespaces import ForeignTable, SpecField, lay_out, with_ids
 from tests.engine.database import open_engine

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.sql import checked_arithmetic
-from lance_flight.engine.sql.functions import session_config
-from lance_flight.engine.sql.rewriting import for_datafusion
+from lance_flight.engine.compat import checked_arithmetic
+from lance_flight.engine.translation.evaluation import session_config
+from lance_flight.engine.translation.rewriting import for_datafusion
 
 from tests.engine.database import Database
 from tests.selection import IS_FULL

@@ -8,7 +8,7 @@ from datafusion import SessionConfig, SessionContext
 from datafusion.substrait import Consumer, Serde
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.plan_bounds import JOINING_RULES, OTHER_RULES, check_plan
+from lance_flight.engine.plans.bounds import JOINING_RULES, OTHER_RULES, check_plan
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import PLAIN, TableProperties
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_flight.engine.sql.foreign_functions import function_advice
-from lance_flight.engine.sql.function_table import advice
-from lance_flight.engine.sql.plan_messages import plain_error, plain_message
-from lance_flight.engine.sql.routines import routines
+from lance_flight.engine.functions.foreign_functions import function_advice
+from lance_flight.engine.functions.function_table import advice
+from lance_flight.engine.functions.routines import routines
+from lance_flight.engine.translation.plan_messages import plain_error, plain_message
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 from lance_flight.flight.status import flight_error
 

@@ -17,7 +17,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.statement_context import Scope
-from lance_flight.engine.sql.substrait import statement_of
+from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 
 from tests.engine.database import Database, open_engine

@@ -27,7 +27,7 @@ from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import Scope, StatementContext
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import (
     AlreadyExists,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.compat.sort_keys import sort_key_edits
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.sort_keys import sort_key_edits
 from lance_flight.engine.sql.tokens import edit_text, tokenize
 from lance_flight.engine.writes.ingest import TableProperties, create
 

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.substrait import plan_in, statement_of
+from lance_flight.engine.translation.substrait import plan_in, statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, LimitExceeded, NotFound, SqlError, Unsupported
 from substrait.plan_pb2 import Plan
 

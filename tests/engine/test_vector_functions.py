@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import compute
+from lance_flight.engine.functions.vector_functions import DISTANCES, ROWS_AT_ONCE, operator_edits
 from lance_flight.engine.sql.tokens import edit_text, tokenize
-from lance_flight.engine.sql.vector_functions import DISTANCES, ROWS_AT_ONCE, operator_edits
+from lance_flight.engine.translation.evaluation import compute
 from lance_flight.errors import InvalidInput, LanceFlightError
 
 from tests.engine.database import open_engine

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import plan_bounds
+from lance_flight.engine.plans import bounds
 from lance_flight.errors import Conflict, LimitExceeded, OutsideRoot, SqlError
 
 from tests.engine.database import Database, open_engine, refusal
@@ -162,7 +162,7 @@ def test_the_growth_of_views_within_views_is_bounded(
     database: Database, monkeypatch: pytest.MonkeyPatch, name: str, query: str
 ) -> None:
     if not IS_FULL:  # planning what just fits takes seconds
-        monkeypatch.setattr(plan_bounds, "MOST_EXPANDED", 20)
+        monkeypatch.setattr(bounds, "MOST_EXPANDED", 20)
     below = f"{name}_0"
     database.run(f'CREATE VIEW "{below}" AS SELECT 1 AS x')
     made = 0

@@ -23,7 +23,7 @@ from threading import Lock
 
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.storage.staging_area import settle_abandoned
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict
 from lance_flight.model.naming import PUBLIC, TableName
 

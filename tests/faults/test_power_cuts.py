@@ -19,7 +19,7 @@ from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.storage import durability
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import shared_session
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError, NotFound, SerializationFailure
 from lance_flight.model.naming import TableName
 

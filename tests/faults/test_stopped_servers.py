@@ -19,7 +19,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import Leases, expiring_snapshots, leased_snapshots
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import SerializationFailure
 from lance_flight.flight import wire
 from lance_flight.flight.wire import encode_command

@@ -12,7 +12,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.statement_context import Scope
-from lance_flight.engine.sql.substrait import statement_of
+from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 

@@ -15,7 +15,7 @@ from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, Unavailable
 from lance_flight.faults import VARIABLE
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight_client.cli import main
 
 from tests.catalog.small_table import SCHEMA, SPEC, rows

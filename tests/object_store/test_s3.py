@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, Root, TableN
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, LanceFlightError, Unsupported
 
 from tests.catalog.small_table import SCHEMA, SPEC, rows

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.query.scalar_expressions import logical_scans
+from lance_flight.engine.plans.scalar_expressions import logical_scans
 from lance_flight.model.index_kinds import KINDS, Lookup
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.planning.index_filters import index_filter, lance_condition

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from lance_flight.engine.query.scalar_expressions import logical_scans, with_stored_expressions
-from lance_flight.engine.sql.functions import evaluate, inner_context
+from lance_flight.engine.plans.scalar_expressions import logical_scans, with_stored_expressions
+from lance_flight.engine.translation.evaluation import evaluate, inner_context
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionSpec
 from lance_flight.model.transforms import TRANSFORMS, Identity

@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMATS, TABLE, version_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 from lance_flight_client.cli import main
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Interval, Wanted
-from lance_flight.engine.sql.vector_functions import DISTANCES
 
 from tests.examples import examples
 from tests.search.collection import DIMENSIONS, EXACTLY, VECTOR, Documents, literal, made, query, searches

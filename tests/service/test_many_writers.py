@@ -19,7 +19,7 @@ from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, rows
 from tests.catalog.turns import together

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lance_flight.engine.sql.functions import columns_in, compute
+from lance_flight.engine.translation.evaluation import columns_in, compute
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_rows, row_counts
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
-from lance_flight.engine.sql.functions import check_condition
+from lance_flight.engine.translation.evaluation import check_condition
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import is_blob

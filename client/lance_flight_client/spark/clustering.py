@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 from lance_flight.model.hashing import murmur3_multi
 from lance_flight.model.rules import check_least

@@ -15,7 +15,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.sources import divide_rows, row_counts
-from lance_flight.engine.sql.functions import check_condition
+from lance_flight.engine.translation.evaluation import check_condition
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.pins import FixedPin

@@ -160,7 +160,9 @@ def evaluate_expression(expression: str, columns: Sequence[pa.Array], result_typ
 
     It is loaded where a table has such an expression: every worker of Spark would take twice as long to start with it.
     """
-    return importlib.import_module("lance_flight.engine.sql.functions").evaluate(expression, columns, result_type)
+    return importlib.import_module("lance_flight.engine.translation.evaluation").evaluate(
+        expression, columns, result_type
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from lance_flight.catalog.storage.looks import listing, looking_since
 from lance_flight.catalog.storage.reserve import run_with_reserve
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
+from lance_flight.engine.functions.routines import routines, volatile_functions
 from lance_flight.engine.query.parameter_types import parameter_schema
 from lance_flight.engine.query.plan_cache import PlanCache
 from lance_flight.engine.query.planned_query import PlannedQuery, is_ordered, split
@@ -40,9 +41,7 @@ from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
-from lance_flight.engine.sql.parameters import check_parameters
 from lance_flight.engine.sql.references import CATALOG, table_name
-from lance_flight.engine.sql.routines import routines, volatile_functions
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.auditing import record_ingest, record_statement
 from lance_flight.engine.statements.changes import Changes, temporary_root
@@ -59,6 +58,7 @@ from lance_flight.engine.statements.kinds import (
 )
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
+from lance_flight.engine.translation.parameters import check_parameters
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout

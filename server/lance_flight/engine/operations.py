@@ -31,7 +31,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.scan_planning import tables_where
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.rebuilding import LostManifest
 from lance_flight.errors import InvalidInput
 from lance_flight.model.spec import Evaluate

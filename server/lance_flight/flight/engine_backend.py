@@ -30,9 +30,9 @@ from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
-from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import settings
+from lance_flight.engine.translation import substrait
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import Conflict, NotFound, Refused, Unsupported
 from lance_flight.flight.backend import (

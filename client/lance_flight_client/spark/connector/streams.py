@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.commits.once import checked_stream
-from lance_flight.engine.sql.functions import check_condition
+from lance_flight.engine.translation.evaluation import check_condition
 from lance_flight.errors import InvalidInput, Unsupported
 from pyspark.sql.types import StructType
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.planning.enumeration import Unresolved
 

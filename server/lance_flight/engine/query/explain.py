@@ -8,9 +8,9 @@ import time
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight.engine.compat.checked_arithmetic import without_checks
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql.checked_arithmetic import without_checks
 
 EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]

@@ -16,6 +16,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
+from lance_flight.engine.compat.float_signs import DOUBLE, REAL
 from lance_flight.engine.query import metadata_tables
 from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.metadata_tables import (
@@ -38,7 +39,6 @@ from lance_flight.engine.query.provider import JoinedKeys, Provider, ScanLog
 from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.table_changes import changes_table
 from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
-from lance_flight.engine.sql.float_signs import DOUBLE, REAL
 from lance_flight.engine.sql.references import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate

@@ -21,9 +21,9 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 from datafusion.expr import Values
 
-from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.tokens import edit_text, parameters, tokens_of
-from lance_flight.engine.sql.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
+from lance_flight.engine.translation.parameters import parameter_count
+from lance_flight.engine.translation.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import SqlError, Unsupported
 
 _MARKER = "__parameter"

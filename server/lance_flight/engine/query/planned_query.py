@@ -19,7 +19,7 @@ from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_column, with_marked_repeats
-from lance_flight.engine.sql.typed_calls import shown_name
+from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.errors import LimitExceeded, SqlError
 
 MOST_REPEATED = 50

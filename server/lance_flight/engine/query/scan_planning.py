@@ -19,8 +19,8 @@ from lance_flight.engine.query.pure_scans import bare_columns
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables import Rows, partitions_of, report, side_of
-from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import enclose, quote_parts
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.pins import Pin
 from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow
 from lance_flight.planning.joins import Side

@@ -19,22 +19,17 @@ from datafusion.catalog import Table as DataFusionTable
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
-from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.constant_conditions import fails_at_constants, has_constant_conditions, without_constants
-from lance_flight.engine.query.date_arithmetic import check_date_arithmetic, may_add_times
-from lance_flight.engine.query.evaluations import Evaluations
-from lance_flight.engine.query.filters_over_joins import (
-    check_merge_joins,
-    check_stacked_conditions,
-    has_misplaced_condition,
-)
-from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
-from lance_flight.engine.query.integer_arithmetic import may_overflow
-from lance_flight.engine.query.named_tables import NamedTables
-from lance_flight.engine.query.number_rewriting import NumberRewriting, has_wide_sums
-from lance_flight.engine.query.parameter_types import wanted_types
-from lance_flight.engine.query.partition_wise.plans import Node
-from lance_flight.engine.query.plan_bounds import (
+from lance_flight.engine.compat.checked_arithmetic import sorts_rows
+from lance_flight.engine.compat.float_signs import compares_bits, may_compare_bits, without_signed_zeros
+from lance_flight.engine.compat.folded_comparisons import with_hidden_calls
+from lance_flight.engine.compat.literals import has_moments, row_edits, with_readable_moment
+from lance_flight.engine.compat.marked_conditions import SIDES, with_marked_conditions
+from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
+from lance_flight.engine.compat.recursive_queries import check_recursive_queries, with_bounded_steps
+from lance_flight.engine.dialects.named_columns import with_fields, with_named_columns
+from lance_flight.engine.dialects.reused_aliases import MOST_REUSED, with_reused_alias
+from lance_flight.engine.dialects.spellings import LAMBDA
+from lance_flight.engine.plans.bounds import (
     COLLECTING,
     SKETCH,
     check_plan,
@@ -43,6 +38,27 @@ from lance_flight.engine.query.plan_bounds import (
     constant_bytes,
     with_joined_subqueries,
 )
+from lance_flight.engine.plans.date_arithmetic import check_date_arithmetic, may_add_times
+from lance_flight.engine.plans.integer_arithmetic import may_overflow
+from lance_flight.engine.plans.joins import (
+    check_merge_joins,
+    check_stacked_conditions,
+    has_constant_not_in,
+    has_correlated_not_in,
+    has_misplaced_condition,
+    has_shared_names,
+    is_about_membership,
+    is_ambiguous,
+)
+from lance_flight.engine.plans.nodes import Node
+from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
+from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
+from lance_flight.engine.query.computed_tables import ComputedTable
+from lance_flight.engine.query.constant_conditions import fails_at_constants, has_constant_conditions, without_constants
+from lance_flight.engine.query.evaluations import Evaluations
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
+from lance_flight.engine.query.named_tables import NamedTables
+from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
 from lance_flight.engine.query.products import (
@@ -56,44 +72,25 @@ from lance_flight.engine.query.products import (
 from lance_flight.engine.query.provider import JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.pure_scans import is_pure_scan
 from lance_flight.engine.query.query_errors import QueryErrors
-from lance_flight.engine.query.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.subqueries import (
-    has_constant_not_in,
-    has_correlated_not_in,
-    has_shared_names,
-    is_about_membership,
-    is_ambiguous,
-)
 from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.runtime.streams import cancellable
-from lance_flight.engine.sql import substrait
 from lance_flight.engine.sql.activity import SYSTEM
-from lance_flight.engine.sql.checked_arithmetic import sorts_rows
-from lance_flight.engine.sql.float_signs import compares_bits, may_compare_bits, without_signed_zeros
-from lance_flight.engine.sql.folded_comparisons import with_hidden_calls
-from lance_flight.engine.sql.functions import register_constants, session_config
 from lance_flight.engine.sql.growth import Growth
-from lance_flight.engine.sql.hidden_columns import hidden_columns_in, with_visible_columns
-from lance_flight.engine.sql.long_numbers import row_edits
-from lance_flight.engine.sql.marked_conditions import SIDES, with_marked_conditions
-from lance_flight.engine.sql.memberships import with_apart_names, with_strict_memberships
-from lance_flight.engine.sql.moments import has_moments, with_readable_moment
-from lance_flight.engine.sql.named_columns import with_fields, with_named_columns
-from lance_flight.engine.sql.parameters import bound_values, parameter_count, with_listed_values
-from lance_flight.engine.sql.positions import translate_positions
-from lance_flight.engine.sql.recursive_queries import check_recursive_queries, with_bounded_steps
 from lance_flight.engine.sql.references import CATALOG, Point, quote_parts
-from lance_flight.engine.sql.reused_aliases import MOST_REUSED, with_reused_alias
-from lance_flight.engine.sql.rewriting import datafusion_text, number_parameters
-from lance_flight.engine.sql.spellings import LAMBDA
 from lance_flight.engine.sql.tokens import edit_text
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
+from lance_flight.engine.translation import substrait
+from lance_flight.engine.translation.evaluation import register_constants, session_config
+from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns
+from lance_flight.engine.translation.parameters import bound_values, parameter_count, with_listed_values
+from lance_flight.engine.translation.positions import translate_positions
+from lance_flight.engine.translation.rewriting import datafusion_text, number_parameters
+from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, QueryFailed, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_number
 from lance_flight.model.long_texts import STATEMENTS

@@ -1,1 +1,1 @@
-"""SQL as text: tokens, the cursor that parses the server's own statements, and the rewrites of queries for DataFusion."""
+"""SQL as text: tokens and their places, the cursor that parses the statements of the server, references, and bounds of a text."""

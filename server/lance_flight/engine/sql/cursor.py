@@ -1,4 +1,4 @@
-"""Cursor over SQL text, for parsing the statements that DataFusion does not handle."""
+"""Cursor over SQL text, for parsing the statements that DataFusion does not handle, with their WITH (name = value, …)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 
-from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, spelled_out, tokenize
+from lance_flight.engine.sql.tokens import MOST_DIGITS, QUOTED, Kind, Token, spelled_out, tokenize
 from lance_flight.errors import SqlError
+from lance_flight.model.index_kinds import OptionValue
 
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _TYPED = ("DATE", "TIME", *sorted(_MOMENTS))
@@ -194,3 +195,22 @@ class Cursor:
             raise self.error(what)
         self.at += 1
         return self.tokens[self.at - 1]
+
+
+def read_bracketed_options(cursor: Cursor) -> dict[str, OptionValue]:
+    """Read bracketed options."""
+    cursor.expect("(")
+    found: dict[str, OptionValue] = {}
+    while True:
+        name = cursor.name("the name of an option")
+        cursor.expect("=")
+        found[name] = _value(cursor, name)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return found
+
+
+def _value(cursor: Cursor, name: str) -> OptionValue:
+    text = cursor.literal(f"the value of {name}") if cursor.at_literal else cursor.name(f"the value of {name}")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else text

@@ -15,14 +15,14 @@ from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql import references, with_options
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import TableRef, table_name
-from lance_flight.engine.sql.typed_calls import shown_name
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.show import ShowCreateTable
+from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.engine.writes import definitions, ingest
 from lance_flight.engine.writes.definitions import ColumnDef, PartitionDef, arrow_schema, storable
 from lance_flight.engine.writes.ingest import PLAIN, TableProperties
@@ -77,7 +77,7 @@ class CreateTable(ChangeStatement):
         if cursor.accept("PARTITIONED", "BY"):
             partitioned_by = definitions.in_brackets(cursor)
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
-        options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
+        options = read_bracketed_options(cursor) if cursor.accept("WITH") else {}
         if is_temporary:
             cursor.accept("ON", "COMMIT", "PRESERVE", "ROWS")
         query = query_text(cursor) if cursor.accept("AS") else None

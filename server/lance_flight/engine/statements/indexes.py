@@ -17,8 +17,8 @@ from lance_flight.catalog.maintenance.indexing import (
 from lance_flight.catalog.manifests.indices import IndexRules, indices_of
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.sql import references, with_options
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql import references
+from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, TableStatement
@@ -56,7 +56,7 @@ class CreateIndex(TableStatement, ChangeStatement):
             column += f".{cursor.name('the name of a field')}"
         cursor.expect(")")
         kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
-        options = with_options.in_brackets(cursor) if cursor.accept("WITH") else {}
+        options = read_bracketed_options(cursor) if cursor.accept("WITH") else {}
         return cls(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
 
     @property

@@ -20,7 +20,6 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
-from lance_flight.engine.sql.parameters import column_types, row_of_parameters
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import Kind, TokenPlaces
@@ -28,6 +27,7 @@ from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
+from lance_flight.engine.translation.parameters import column_types, row_of_parameters
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.row_changes import RETURNING, convert_assigned, end

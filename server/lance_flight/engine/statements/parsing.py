@@ -12,15 +12,16 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
 
-from lance_flight.engine.sql import foreign_functions, references
+from lance_flight.engine.dialects.clauses import without_into
+from lance_flight.engine.dialects.escapes import without_escapes
+from lance_flight.engine.functions import foreign_functions
+from lance_flight.engine.functions.foreign_functions import instead_of
+from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.escapes import without_escapes
-from lance_flight.engine.sql.foreign_functions import instead_of
 from lance_flight.engine.sql.long_values import insert_head
-from lance_flight.engine.sql.rewriting import number_parameters
-from lance_flight.engine.sql.select_into import without_into
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.registry import STATEMENTS
+from lance_flight.engine.translation.rewriting import number_parameters
 from lance_flight.errors import SqlError
 from lance_flight.model.long_texts import STATEMENTS as LONG_TEXTS
 from lance_flight.model.long_texts import going_on

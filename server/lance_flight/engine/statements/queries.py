@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight.engine.dialects.clauses import read_version
+from lance_flight.engine.dialects.pivots import PIVOTS
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql import references, substrait
-from lance_flight.engine.sql.clauses import read_version
+from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.pivots import PIVOTS
 from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.engine.translation import substrait
 from lance_flight.errors import LimitExceeded
 from lance_flight.model.type_names import type_name
 

@@ -11,14 +11,15 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql import references, typed_calls
+from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.parameters import parameter_count
-from lance_flight.engine.sql.qualified_names import qualify_names
 from lance_flight.engine.sql.references import TableRef, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.translation import typed_calls
+from lance_flight.engine.translation.hidden_columns import qualify_names
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, SchemaError, SqlError
 

@@ -16,7 +16,7 @@ from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.sql.functions import check_expression, evaluate
+from lance_flight.engine.translation.evaluation import check_expression, evaluate
 from lance_flight.engine.writes.computed_columns import (
     PythonFunction,
     SqlExpression,

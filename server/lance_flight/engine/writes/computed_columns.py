@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lance_flight.catalog.evolving.schema_evolution import Computed
 from lance_flight.catalog.tables.rows import check_vectors
-from lance_flight.engine.sql.functions import compute, computed_type, unsteady
 from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.translation.evaluation import compute, computed_type, unsteady
 from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
 from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.json_documents import documents, is_json

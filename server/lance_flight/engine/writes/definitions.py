@@ -13,12 +13,12 @@ from lance_flight.catalog.storage.formats import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import check_expression, inner_context, result_type
-from lance_flight.engine.sql.plan_messages import plain_message
-from lance_flight.engine.sql.positions import with_sent_position
-from lance_flight.engine.sql.rewriting import sql_type
 from lance_flight.engine.sql.tokens import QUOTED, Token, edit_text, tokenize
-from lance_flight.engine.sql.typed_calls import QUERIES_ONLY
+from lance_flight.engine.translation.evaluation import check_expression, inner_context, result_type
+from lance_flight.engine.translation.plan_messages import plain_message
+from lance_flight.engine.translation.positions import with_sent_position
+from lance_flight.engine.translation.rewriting import sql_type
+from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_types import children, is_binary, rebuilt

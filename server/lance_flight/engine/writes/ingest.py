@@ -31,7 +31,7 @@ from lance_flight.engine.query.policies.access import OVERWRITING, UNLIMITED, Ac
 from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import maintenance_options
 from lance_flight.engine.writes.definitions import (
     PartitionDef,

@@ -23,7 +23,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import cast, evaluate
+from lance_flight.engine.translation.evaluation import cast, evaluate
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.grouping import match

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from lance_flight.catalog.commits.writer import partition_values
-from lance_flight.engine.sql.functions import evaluate
 from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, storable
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import NamespaceSchema

@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.definitions import partition_spec
 from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Corrupt, InvalidInput

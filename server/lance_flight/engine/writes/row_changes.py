@@ -26,16 +26,22 @@ from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
+from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.query.few_keys import few_keys
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
-from lance_flight.engine.sql.clauses import read_version
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import cast, unsteady
-from lance_flight.engine.sql.parameters import column_name, column_types, equal_columns, parameter_count, result_types
 from lance_flight.engine.sql.references import TableRef, enclose, names, quote_parts, table
+from lance_flight.engine.translation.evaluation import cast, unsteady
+from lance_flight.engine.translation.parameters import (
+    column_name,
+    column_types,
+    equal_columns,
+    parameter_count,
+    result_types,
+)
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.errors import DataError, NotFound, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_string

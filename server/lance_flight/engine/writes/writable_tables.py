@@ -14,7 +14,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.functions import evaluate
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.row_changes import RowDelta
 
 Find: TypeAlias = Callable[[pa.Schema], RowDelta]

@@ -21,8 +21,7 @@ from datafusion import DataFrame, Expr, SessionContext, col, lit
 from datafusion import functions as f
 from datafusion.expr import Aggregate, Join, Projection, Sort, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, number_columns
-from lance_flight.engine.query.partition_wise.plans import (
+from lance_flight.engine.plans.nodes import (
     ColumnKey,
     ColumnReference,
     Node,
@@ -35,11 +34,12 @@ from lance_flight.engine.query.partition_wise.plans import (
     table_key,
     window_columns,
 )
+from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, number_columns
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
-from lance_flight.engine.sql.functions import inner_context
 from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.translation.evaluation import inner_context
 from lance_flight.model.spec import PartitionField
 
 _CALL = re.compile(r"(?P<function>count|min|max)\((?P<distinct>DISTINCT )?(?P<of>.*)\)", re.DOTALL)

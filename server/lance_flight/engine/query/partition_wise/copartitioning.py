@@ -15,7 +15,7 @@ import pyarrow as pa
 from datafusion import Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, Sort, SubqueryAlias, TableScan, Union, WindowExpr
 
-from lance_flight.engine.query.partition_wise.plans import (
+from lance_flight.engine.plans.nodes import (
     BOTH_SIDES,
     LEFT_ONLY,
     RIGHT_ONLY,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Join
 
+from lance_flight.engine.plans.nodes import Node
 from lance_flight.engine.query.few_keys import MOST_KEYS
 from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries, statistics
 from lance_flight.engine.query.partition_wise.aggregates import concerns_partitions
@@ -17,7 +18,6 @@ from lance_flight.engine.query.partition_wise.copartitioning import WORTH, Copar
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
-from lance_flight.engine.query.partition_wise.plans import Node
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
 from lance_flight.engine.query.provider import JoinedKeys
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans

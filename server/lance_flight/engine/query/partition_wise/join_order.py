@@ -15,10 +15,9 @@ from itertools import combinations
 from datafusion import DataFrame, Expr
 from datafusion.expr import Join, Projection, TableScan
 
+from lance_flight.engine.plans.nodes import ColumnKey, Node, column_key, conjuncts, expressions, join_type, operands_of
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, select_columns
-from lance_flight.engine.query.partition_wise.plans import ColumnKey, Node, column_key, expressions, join_type
 from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts
-from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 

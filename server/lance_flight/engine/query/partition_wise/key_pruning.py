@@ -15,8 +15,8 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Filter, Join, Projection, RecursiveQuery, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
-from lance_flight.engine.query.partition_wise.plans import (
+from lance_flight.engine.functions.routines import volatile_functions
+from lance_flight.engine.plans.nodes import (
     Node,
     column_key,
     has_subquery,
@@ -25,10 +25,10 @@ from lance_flight.engine.query.partition_wise.plans import (
     origin,
     table_key,
 )
+from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
 from lance_flight.engine.query.partition_wise.statistics import RowCounts, share
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
-from lance_flight.engine.sql.routines import volatile_functions
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 
 _MANY, _FEWER, _SHARE = 200_000, 16, 0.3

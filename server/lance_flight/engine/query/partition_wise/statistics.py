@@ -11,18 +11,19 @@ import numpy as np
 from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, EmptyRelation, Filter, Join, Projection, TableScan, Values
 
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
-from lance_flight.engine.query.partition_wise.plans import (
+from lance_flight.engine.plans.nodes import (
     BOTH_SIDES,
     Node,
     column_key,
+    conjuncts,
     expressions,
     is_one_row,
     join_type,
+    operands_of,
     strip_aliases,
     table_key,
 )
-from lance_flight.engine.query.plan_expressions import conjuncts, operands_of
+from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables import Prunings, Rows
 from lance_flight.errors import SqlError, Unsupported

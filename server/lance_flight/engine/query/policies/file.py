@@ -37,8 +37,8 @@ from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, Gr
 from lance_flight.engine.query.policies.restrictions import Condition, GrantedColumn
 from lance_flight.engine.runtime.quotas import Allowance, Quota, Resource
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.functions import unsteady
-from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.translation.evaluation import unsteady
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import InvalidInput, Refused, SqlError
 from lance_flight.file_reloading import Watched
 from lance_flight.quantities import SIZE_EXPECTED, parse_bytes

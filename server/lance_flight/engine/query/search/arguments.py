@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import SqlError
 from lance_flight.lru_cache import for_short_texts
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from datafusion import Expr
 
-from lance_flight.engine.sql.vector_functions import Distance
+from lance_flight.engine.functions.vector_functions import Distance
 
 _RELATIVE, _OF_VECTOR = 1e-4, 1e-6
 """By how much a search's distances, of float32, may differ from those that SQL computes: of the distance, and of the vector's length."""

@@ -19,6 +19,7 @@ from lance_flight.catalog.search.text_search import TextColumn, TextSearch
 from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, SYNTAXES, Mode, Node, parse
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES
+from lance_flight.engine.functions.highlights import with_highlights
 from lance_flight.engine.query.search.arguments import (
     DISTANCES,
     FULL_TEXT_SEARCH,
@@ -42,10 +43,9 @@ from lance_flight.engine.query.search.search_target import (
 )
 from lance_flight.engine.query.search.targets import target
 from lance_flight.engine.query.search.vectors import After, nearest, query_vectors
-from lance_flight.engine.sql.highlights import with_highlights
-from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts
 from lance_flight.engine.sql.tokens import edit_text
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.index_kinds import OptionValue
 

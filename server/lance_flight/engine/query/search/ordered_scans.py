@@ -26,9 +26,10 @@ from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, BATCH_ROWS
-from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, rebuilt, select_columns
-from lance_flight.engine.query.partition_wise.plans import (
+from lance_flight.engine.compat.sort_keys import REPEATED
+from lance_flight.engine.functions.routines import calls_of, volatile_functions
+from lance_flight.engine.functions.vector_functions import DISTANCES, Distance, vector_of
+from lance_flight.engine.plans.nodes import (
     ColumnKey,
     ColumnReference,
     Node,
@@ -39,6 +40,8 @@ from lance_flight.engine.query.partition_wise.plans import (
     strip_aliases,
     table_key,
 )
+from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
+from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, rebuilt, select_columns
 from lance_flight.engine.query.provider import Provider, ScanLog
 from lance_flight.engine.query.search.arguments import MOST_ROWS
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Wanted, conjuncts, number_of, range_of
@@ -48,10 +51,7 @@ from lance_flight.engine.query.search.targets import target_of_rows
 from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector
 from lance_flight.engine.query.tables import TableView
 from lance_flight.engine.runtime.client_sessions import QueryOptions
-from lance_flight.engine.sql.routines import calls_of, volatile_functions
-from lance_flight.engine.sql.sort_keys import REPEATED
-from lance_flight.engine.sql.typed_calls import shown_name
-from lance_flight.engine.sql.vector_functions import DISTANCES, Distance, vector_of
+from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.errors import InvalidInput, SqlError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, fitting_metric
 

@@ -24,7 +24,7 @@ from lance_flight.engine.query.computed_tables import ComputedTable, Lane
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.provider import Arrange, PlannedRead, ScanLog, filter_of
 from lance_flight.engine.query.tables import TableView
-from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LanceFlightError, NotFound, QueryFailed, SchemaError
 from lance_flight.model.arrow_types import children, within
 from lance_flight.model.index_kinds import METRICS, Family, OptionValue

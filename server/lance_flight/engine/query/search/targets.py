@@ -11,15 +11,15 @@ from datafusion import DataFrame
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.catalog.tables.sources import PinnedTable
+from lance_flight.engine.functions.routines import calls_of, mutable_functions, volatile_functions
 from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog
 from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.search_target import SEARCHES, ChosenRows, Planner, SearchTarget, TargetKey
 from lance_flight.engine.query.tables import Split, TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.parameters import parameter_count
 from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts, shown_name
-from lance_flight.engine.sql.routines import calls_of, mutable_functions, volatile_functions
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 from lance_flight.model.index_kinds import Family
 from lance_flight.planning.predicates import ALWAYS, Predicate

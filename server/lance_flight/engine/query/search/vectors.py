@@ -17,7 +17,7 @@ from lance_flight.catalog.tables.lineage import ROW_ID
 from lance_flight.engine.query.search.arguments import Arguments
 from lance_flight.engine.query.search.search_target import Planner, SearchTarget
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.parameters import parameter_count
+from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_list, is_multivector, is_vector, vector_type
 from lance_flight.model.index_kinds import KINDS, IndexKind, fitting_metric, metrics_of

@@ -15,8 +15,7 @@ from lance_flight.catalog.namespace import PartitionedNamespace, require_partiti
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Access, Privilege
-from lance_flight.engine.sql import with_options
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name
 from lance_flight.engine.statements.alterations.alteration import NOT_ALTERED, Alteration, HistoryAlteration
 from lance_flight.engine.statements.changes import Changes
@@ -122,7 +121,7 @@ class SetOptions(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> SetOptions:
-        return cls(table, maintenance_options.parse_options(with_options.in_brackets(cursor)))
+        return cls(table, maintenance_options.parse_options(read_bracketed_options(cursor)))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         set_policy(table, self.options)

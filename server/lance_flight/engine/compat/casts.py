@@ -1,0 +1,208 @@
+"""Casts to integers and to texts with a length, as PostgreSQL and DuckDB have them.
+
+DataFusion 55 cuts what is behind the point where they round: decimals, and numbers with a point, half away from zero, doubles to the
+even one of two integers. Planning tells the types of what is cast (`engine.compat.operand_types`). A double is rounded by a typed
+function, a decimal by `round(round(a))`, which names of columns leave out. Unnecessary with a release of DataFusion that rounds.
+
+`CAST(a AS VARCHAR(3))` keeps three characters, where DataFusion 55 ignores the length (its option
+`datafusion.sql_parser.support_varchar_with_length`). The sum of a length and zero tells such a call from one of a client, so that
+names of columns can leave it out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_flight.engine.compat.checked_arithmetic import ROUNDED
+from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, wrap_spans
+from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
+from lance_flight.engine.sql.comparisons import Operands
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, tokenize
+
+_INTEGERS = frozenset(["TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT64"])
+_CASTS = frozenset(["CAST", "TRY_CAST"])
+_MAY_CAST = re.compile(rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_INTEGERS))})\b", re.IGNORECASE)
+_WHOLE = frozenset(["ROUND", "FLOOR", "CEIL", "CEILING", "TRUNC", "COUNT", "LENGTH", "STRPOS"])
+"""Functions whose values have nothing behind the point, unless they are given a number of digits."""
+_POINT = re.compile(r"\d*\.(?P<fraction>\d{1,18})")
+_ROUND = "round(round("
+
+
+def may_cast_to_integers(text: str) -> bool:
+    """Return whether a query may have a cast to an integer."""
+    return _MAY_CAST.search(text) is not None
+
+
+def with_cast_operands(text: str) -> tuple[str, list[str]]:
+    """Return a text with what is cast to integers in functions that tell its type, and the names of the functions.
+
+    >>> with_cast_operands("SELECT CAST(a * 2 AS INT), b::BIGINT, CAST(round(c) AS INT), CAST(d AS REAL) FROM t")[0]
+    'SELECT CAST(__operand_call0(a * 2) AS INT), __operand_call1(b)::BIGINT, CAST(round(c) AS INT), CAST(d AS REAL) FROM t'
+    """
+    operands = Operands(tokenize(text))
+    return named_alike(text, operands, list(_cast(operands)))
+
+
+def with_rounded_casts(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with what is cast rounded, and the type of the argument of each typed function by its name."""
+    operands = Operands(tokenize(text))
+    around: dict[Span, tuple[str, str]] = {}
+    rounded: dict[str, pa.DataType] = {}
+    for span, name in zip(_cast(operands), names, strict=True):
+        kind, number = types.get(name), _POINT.fullmatch(operands.text(span[1] - 1))
+        if number is not None and span[1] - span[0] <= len("-1"):
+            around[span] = f"{_ROUND}CAST(", f" AS DECIMAL(38, {len(number['fraction'])}))))"
+        elif kind is not None and pa.types.is_floating(kind):
+            function = name.replace(OPERAND, ROUNDED)
+            rounded[function] = kind
+            around[span] = f"{function}(", ")"
+        elif kind is not None and pa.types.is_decimal(kind) and kind.scale > 0:
+            around[span] = _ROUND, "))"
+    return wrap_spans(text, around), rounded
+
+
+def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:
+    """Round floats to whole ones."""
+    return pc.round(columns[0], 0, round_mode="half_to_even")
+
+
+def without_rounds(name: str) -> str:
+    """Return the name of a column as it is without the rounding of what is cast to an integer.
+
+    >>> without_rounds("round(round(t.m * Int64(2))) + Int64(1)")
+    't.m * Int64(2) + Int64(1)'
+    """
+    while (start := name.find(_ROUND)) >= 0:
+        depth, stop = 2, start + len(_ROUND)
+        while stop < len(name) and depth > 1:
+            depth += (name[stop] == "(") - (name[stop] == ")")
+            stop += 1
+        name = name[:start] + name[start + len(_ROUND) : stop - 1] + name[stop + 1 :]
+    return name
+
+
+def _cast(operands: Operands) -> Iterator[Span]:
+    """Yield what is cast to an integer, but for whole numbers and texts that are written there, and values that are whole."""
+    tokens = operands.tokens
+    for at, token in enumerate(tokens):
+        if token.word not in _INTEGERS or at < len("a::"):
+            continue
+        if tokens[at - 1].is_sign("::"):
+            span = first_of_operand(tokens, at - 2, operands.partners), at - 1
+        elif tokens[at - 1].word == "AS":
+            closed = at + 1 + (operands.word_at(at + 1) in {"UNSIGNED", "SIGNED"})
+            opened = operands.partners.get(closed, -1)
+            if not operands.is_sign(closed, ")") or operands.word_at(opened - 1) not in _CASTS:
+                continue
+            span = opened + 1, at - 1
+        else:
+            continue
+        if span[0] < span[1] and not _is_whole(operands, *span):
+            yield span
+
+
+def _is_whole(operands: Operands, start: int, stop: int) -> bool:
+    token, is_last = operands.tokens[start], operands.partners.get(start + 1) == stop - 1
+    if stop - start == 1 and (token.kind is Kind.STRING or (token.kind is Kind.NUMBER and token.is_whole)):
+        return True
+    return token.word in _WHOLE and is_last and not any(each.is_sign(",") for each in operands.tokens[start:stop])
+
+
+_TEXTS = frozenset(["VARCHAR", "CHAR", "NVARCHAR"])
+
+
+def text_length_edits(tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that cut the text of each cast to a type with a length.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
+    >>> text = "SELECT CAST(a AS CHAR(2)), f(b)::varchar(3) FROM t"
+    >>> edit_text(text, text_length_edits(tokenize(text)))
+    'SELECT left(CAST(a AS CHAR), 2 + 0), left(f(b)::varchar, 3 + 0) FROM t'
+    """
+    lengths = list(_lengths(tokens))
+    if not lengths:
+        return []
+    opening = {stop: start for start, stop in closing_places(tokens, "([", ")]").items()}
+    return [edit for place, opened in lengths for edit in _edits(tokens, place, opened, opening)]
+
+
+_CUT = re.compile(r",Int64\(\d+\) \+ Int64\(0\)\)")
+_LEFT = "left("
+
+
+def without_lengths(name: str) -> str:
+    """Return the name of a column as it is without the cuts of casts to types with lengths.
+
+    >>> without_lengths("upper(left(concat(t.a,t.b),Int64(3) + Int64(0)))")
+    'upper(concat(t.a,t.b))'
+    """
+    while (match := _CUT.search(name)) is not None:
+        depth, start = 0, match.start()
+        while start >= 0 and not (depth == 0 and name.endswith(_LEFT, 0, start)):
+            start -= 1
+            depth += (name[start] == ")") - (name[start] == "(")
+        if start < 0:
+            return name
+        name = name[: start - len(_LEFT)] + name[start : match.start()] + name[match.end() :]
+    return name
+
+
+def _lengths(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each text type that a cast may name, and of the bracket of its length."""
+    for place in range(1, len(tokens) - 3):
+        if tokens[place].word in _TEXTS and (tokens[place - 1].is_sign("::") or tokens[place - 1].word == "AS"):
+            opened = place + 1
+            if tokens[opened].is_sign("(") and tokens[opened + 1].is_whole and tokens[opened + 2].is_sign(")"):
+                yield place, opened
+
+
+def _edits(tokens: Sequence[Token], place: int, opened: int, opening: Mapping[int, int]) -> Iterator[Edit]:
+    length, end = tokens[opened + 1].text, opened + len(("(", "3"))
+    if tokens[place - 1].is_sign("::"):
+        first = tokens[first_of_operand(tokens, place - 2, opening)].start
+        yield first, first, "left("
+        yield tokens[opened].start, tokens[end].stop, f", {length} + 0)"
+        return
+    bracket = opening.get(end + 1)
+    if bracket is not None and bracket and tokens[bracket - 1].word in _CASTS:
+        yield tokens[bracket - 1].start, tokens[bracket - 1].start, "left("
+        yield tokens[opened].start, tokens[end].stop, ""
+        yield tokens[end + 1].stop, tokens[end + 1].stop, f", {length} + 0)"
+
+
+def first_of_operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:
+    """Return the first token of the column, call, brackets or literal that ends at a place, with the casts of it."""
+    first = last
+    while True:
+        if first in opening:
+            first = opening[first]
+            while first and tokens[first].is_sign("[") and first - 1 in opening:
+                first = opening[first - 1]
+            if first and _is_name(tokens[first - 1]):
+                first -= 1
+        while first > 1 and tokens[first - 1].is_sign(".") and _is_name(tokens[first - 2]):
+            first -= 2
+        if (
+            first
+            and tokens[first].kind is Kind.STRING
+            and tokens[first - 1].kind is Kind.WORD
+            and _touches(tokens, first)
+        ):
+            first -= 1  # X'00'
+        if first == 0 or not tokens[first - 1].is_sign("::"):
+            return first
+        first -= 2
+
+
+def _touches(tokens: Sequence[Token], place: int) -> bool:
+    return tokens[place - 1].stop == tokens[place].start
+
+
+def _is_name(token: Token) -> bool:
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in BEFORE_OPERAND)

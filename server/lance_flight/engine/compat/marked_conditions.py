@@ -1,0 +1,455 @@
+"""EXISTS and IN over subqueries outside of conditions, as columns that a condition chooses: DataFusion 55 plans them in conditions alone.
+
+`SELECT a IN (SELECT …) FROM t` is `SELECT m FROM t CROSS JOIN (VALUES (TRUE), (FALSE), (NULL)) AS m(m) WHERE m IS NOT DISTINCT FROM
+(a IN (SELECT …))`: each row once, beside its value. Values of groups are chosen by HAVING, those of the ON of an outer join in a query
+in the place of the table that they are about. It is tried where the query has no plan as it is written.
+Unnecessary with a release of https://github.com/apache/datafusion/pull/24972.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from lance_flight.engine.functions.routines import is_aggregate, volatile_functions
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import SIGNS, OperandsOfText
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, fold_name, tokenize
+
+_CLAUSES = frozenset(
+    ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH"]
+)
+_SETS = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS"])
+_SUSPECTS = re.compile(r"\b(?:EXISTS|IN|ANY|ALL|SOME)\s*[(\s]+(?:SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE)
+_VALUES = frozenset(["SELECT", "GROUP", "QUALIFY", "WINDOW", "ORDER"])
+"""Clauses whose subqueries are values of a row."""
+_OUTER = frozenset(["LEFT", "RIGHT", "FULL"])
+_JOINS = frozenset(["JOIN", "INNER", "CROSS", "NATURAL", *_OUTER])
+_AFTER_JOIN = frozenset(["JOIN", "OUTER", "SEMI", "ANTI"])
+_SETS_OF_KEYS = frozenset(["ROLLUP", "CUBE", "GROUPING", "ALL"])
+SIDES = 3
+"""How many tables of an outer join are tried for a condition that names none."""
+_MOST = 4
+"""Most values of one query: each multiplies its rows by three before they are chosen."""
+
+
+@dataclass(slots=True)
+class _Relation:
+    """Table of a FROM: its tokens, and its name; `is_nullable` if an outer join before may leave its columns NULL."""
+
+    start: int
+    stop: int
+    name: str
+    is_nullable: bool = False
+
+
+@dataclass(slots=True)
+class _Member:
+    """Comparison with a subquery, or EXISTS: its tokens, the bracket of the subquery, and whether an aggregate is around it."""
+
+    start: int
+    opening: int
+    stop: int
+    is_aggregated: bool
+    mark: str = ""
+
+
+@dataclass(slots=True)
+class _Block:
+    """SELECT of a query, with the place of each of its clauses."""
+
+    clauses: dict[str, int]
+    stop: int
+    is_of_set: bool
+    is_grouped: bool = False
+    members: list[tuple[str, _Member]] = field(default_factory=list)
+
+    def end(self, clause: str) -> int:
+        """Return the token after a clause."""
+        return min((at for at in self.clauses.values() if at > self.clauses[clause]), default=self.stop)
+
+
+_Frame = tuple[_Block | None, bool, bool, bool]
+"""Of a bracket: its SELECT now, whether it is a query, whether its SELECTs are read, whether an aggregate is around."""
+
+
+def with_marked_conditions(text: str, side: int = 0) -> str:
+    """Return a query with conditions over subqueries as columns; the same text where it has none that can be one.
+
+    `side` tells which table of an outer join those of its ON are about that name no table.
+
+    >>> print(with_marked_conditions("SELECT k IN (SELECT a FROM u) AS x FROM t"))
+    SELECT "$in.1" AS x FROM t CROSS JOIN (VALUES (TRUE), (FALSE), (CAST(NULL AS BOOLEAN))) AS "$in.1"("$in.1") \
+WHERE "$in.1" IS NOT DISTINCT FROM (k IN (SELECT a FROM u))
+    """
+    if not _SUSPECTS.search(text) or "|>" in text:
+        return text
+    tokens = tokenize(text)
+    if any(token.word == "RECURSIVE" for token in tokens):
+        return text
+    return edit_text(text, _Reader(text, tokens, side).read())
+
+
+class _Reader(OperandsOfText):
+    def __init__(self, sql: str, tokens: Sequence[Token], side: int) -> None:
+        super().__init__(sql, tokens)
+        self.side = side
+        self.marks = 0
+
+    def read(self) -> list[Edit]:
+        """Return the edits of the whole text."""
+        return [edit for block in self._blocks() for edit in self._block(block)]
+
+    # --- what is in the text
+
+    def _blocks(self) -> list[_Block]:
+        """Return the SELECTs of the text whose rows may be multiplied: those that name no query around them."""
+        blocks: list[_Block] = []
+        frames: list[_Frame] = [(None, True, True, False)]
+        for at, token in enumerate(self.tokens):
+            block, is_query, is_read, is_aggregated = frames[-1]
+            word = "" if self.is_name(at) else token.word
+            if token.is_sign("("):
+                frames.append(self._within(at, frames[-1]))
+            elif token.is_sign(")") and len(frames) > 1:
+                frames.pop()
+                if block is not None and is_query:
+                    block.stop = at
+            elif word == "SELECT" and is_query:
+                block = _Block({"SELECT": at}, len(self.tokens), self.word_at(at - 1) in {*_SETS, "ALL", "DISTINCT"})
+                frames[-1] = block, True, is_read, False
+                blocks += [block] if is_read else []
+            elif block is not None and is_query and (word in _SETS or token.is_sign(";")) and self._is_clause(at):
+                block.stop, block.is_of_set = at, block.is_of_set or word in _SETS
+                frames[-1] = None, True, is_read, False
+            elif block is not None and is_query and word in _CLAUSES and self._is_clause(at):
+                block.clauses.setdefault(word, at)
+            elif block is not None and word in {"EXISTS", "IN", "ANY", "ALL", "SOME"} and is_read:
+                self._note(block, at, is_aggregated=is_aggregated)
+            if block is not None and self._is_of_aggregate(at + 1):
+                block.is_grouped = True
+        return blocks
+
+    def _within(self, opening: int, around: _Frame) -> _Frame:
+        block, _, is_read, is_aggregated = around
+        if self.first_word(opening) in QUERIES:
+            return None, True, is_read and self._is_table(opening, block), False
+        return block, False, is_read, is_aggregated or self._is_of_aggregate(opening)
+
+    def _is_clause(self, at: int) -> bool:
+        if self.word_at(at) in {"GROUP", "ORDER"}:
+            return self.word_at(at + 1) == "BY"
+        return not self.is_comparison(at) and not (self.word_at(at) == "EXCEPT" and self.is_sign(at - 1, "*"))
+
+    def _is_table(self, opening: int, around: _Block | None) -> bool:
+        """Return whether a query in brackets is one of WITH or FROM."""
+        before = self.word_at(opening - 1)
+        if around is None:
+            return before in {"AS", "MATERIALIZED"}
+        is_from = max(around.clauses, key=lambda clause: around.clauses[clause]) == "FROM"
+        return is_from and (before in {"FROM", "JOIN"} or self.is_sign(opening - 1, ","))
+
+    def _is_of_aggregate(self, opening: int) -> bool:
+        """Return whether a bracket is that of an aggregate's arguments or of its FILTER, and of no window."""
+        if not self.is_sign(opening, "(") or opening not in self.partners:
+            return False
+        after, before = self.partners[opening] + 1, self.word_at(opening - 1)
+        if before == "FILTER":
+            return self.word_at(after) != "OVER"
+        if not before or not is_aggregate(before):
+            return False
+        if self.word_at(after) == "FILTER" and self.is_sign(after + 1, "("):
+            after = self.partners.get(after + 1, after) + 1
+        return self.word_at(after) != "OVER"
+
+    def _note(self, block: _Block, at: int, *, is_aggregated: bool) -> None:
+        """Note a comparison with a subquery, if it has the form of one."""
+        opening = at + 1
+        if not self.is_sign(opening, "(") or opening not in self.partners or self.first_word(opening) not in QUERIES:
+            return
+        start = at
+        if self.word_at(at) != "EXISTS":
+            operator = at - (self.word_at(at) == "IN" and self.word_at(at - 1) == "NOT")
+            while (
+                self.word_at(at) != "IN" and self.kind(operator - 1) is Kind.SIGN and self.text(operator - 1) in SIGNS
+            ):
+                operator -= 1
+            if self.word_at(at) != "IN" and operator == at:
+                return
+            start = self.start_of_operand(operator)
+            if start >= operator:
+                return
+        clause = max(block.clauses, key=lambda item: block.clauses[item])
+        block.members.append((clause, _Member(start, opening, self.partners[opening] + 1, is_aggregated)))
+
+    # --- what becomes of it
+
+    def _block(self, block: _Block) -> list[Edit]:
+        """Return the edits of one SELECT; none if one of its values can be no column."""
+        block.is_grouped |= bool({"GROUP", "HAVING"} & set(block.clauses))
+        listed = list(items(self.tokens, block.clauses["SELECT"] + 1))
+        chosen_by = [(clause, member) for clause, member in block.members if self._is_value(block, clause, member)]
+        values = [member for _, member in chosen_by]
+        # What is compared must not be a value of this kind itself.
+        if any(second.start < first.stop for first, second in pairwise(values)):
+            return []
+        aliases = {fold_name(item[-1]) for item in listed if item and not is_without_alias(item)}
+        if any(not self._is_plain(member, set() if clause == "SELECT" else aliases) for clause, member in chosen_by):
+            return []
+        on = self._joined_tables(block)
+        marks: dict[str, tuple[_Member, bool]] = {}
+        for member in values:
+            is_of_group = self._is_of_group(block, member, listed)
+            if is_of_group and not self._may_choose_groups(block):
+                return []
+            text = " ".join(token.text for token in self.tokens[member.start : member.stop])
+            if text in marks and marks[text][1] == is_of_group:
+                member.mark = marks[text][0].mark
+            elif text in marks:
+                return []
+            else:
+                member.mark = self._next_mark()
+                marks[text] = member, is_of_group
+        if not (marks or on) or len(marks) > _MOST or not self._has_plain_wildcards(listed):
+            return []
+        chosen = list(marks.values())
+        before = [member for member, is_of_group in chosen if not is_of_group]
+        groups = [member for member, is_of_group in chosen if is_of_group]
+        edits = list(self._names(listed, values))
+        edits += [(*self._range(member), member.mark) for member in values]
+        edits += self._sources(block, [member for member, _ in chosen])
+        edits += self._condition(block, "WHERE", before)
+        edits += self._groups(block, groups)
+        for relation, members in on:
+            edits += self._relation(relation, members)
+        hidden = [member.mark for member, _ in chosen]
+        edits += self._wildcards(listed, hidden, on)
+        return edits
+
+    def _is_value(self, block: _Block, clause: str, member: _Member) -> bool:
+        if clause == "HAVING":
+            return member.is_aggregated
+        return clause in _VALUES and not (clause == "ORDER" and block.is_of_set)
+
+    def _is_plain(self, member: _Member, aliases: set[str]) -> bool:
+        """Return whether a value is the same each time it is computed, and names no alias of the SELECT list."""
+        for at in range(member.start, member.stop):
+            token = self.tokens[at]
+            if token.kind not in {Kind.WORD, Kind.NAME}:
+                continue
+            is_call = self.is_sign(at + 1, "(")
+            if is_call and fold_name(token) in volatile_functions():
+                return False
+            if at < member.opening and (token.word == "OVER" or fold_name(token) == "unnest"):
+                return False
+            if fold_name(token) in aliases and not self.is_sign(at - 1, ".") and not self.is_sign(at + 1, "."):
+                return False
+        return True
+
+    def _is_of_group(self, block: _Block, member: _Member, listed: Sequence[Sequence[Token]]) -> bool:
+        """Return whether a value is one of a group, and not of the rows in it."""
+        if not block.is_grouped or member.is_aggregated:
+            return False
+        if "GROUP" not in block.clauses:
+            return True
+        first, stop = block.clauses["GROUP"] + 2, block.end("GROUP")
+        if first <= member.start < stop:
+            return False
+        text = [token.text for token in self.tokens[member.start : member.stop]]
+        if any([token.text for token in self.tokens[at : at + len(text)]] == text for at in range(first, stop)):
+            return False
+        for number, item in enumerate(listed, 1):
+            if item and item[0].start <= self.tokens[member.start].start < item[-1].stop:
+                keys = {key[0].text if key[0].kind is Kind.NUMBER else fold_name(key[0]) for key in self._keys(block)}
+                alias = None if is_without_alias(list(item)) else fold_name(item[-1])
+                return str(number) not in keys and alias not in keys
+        return True
+
+    def _keys(self, block: _Block) -> Iterator[list[Token]]:
+        for item in items(self.tokens[: block.end("GROUP")], block.clauses["GROUP"] + 2):
+            if len(item) == 1:
+                yield item
+
+    def _may_choose_groups(self, block: _Block) -> bool:
+        """Return whether HAVING can choose groups: without GROUP BY there is one of no rows, too."""
+        if "GROUP" not in block.clauses:
+            return False
+        return not any(self.word_at(at) in _SETS_OF_KEYS for at in range(block.clauses["GROUP"], block.end("GROUP")))
+
+    def _next_mark(self) -> str:
+        self.marks += 1
+        return f'"$in.{self.marks}"'
+
+    def _range(self, member: _Member) -> tuple[int, int]:
+        return self.tokens[member.start].start, self.tokens[member.stop - 1].stop
+
+    def _text_of(self, member: _Member) -> str:
+        start, stop = self._range(member)
+        return f"{member.mark} IS NOT DISTINCT FROM ({self.sql[start:stop]})"
+
+    def _stop(self, at: int) -> int:
+        """Return where the token before one ends."""
+        return self.tokens[at - 1].stop
+
+    def _sources(self, block: _Block, members: Sequence[_Member]) -> Iterator[Edit]:
+        if not members:
+            return
+        sources = " CROSS JOIN ".join(_source(member.mark) for member in members)
+        clause, word = ("FROM", "CROSS JOIN") if "FROM" in block.clauses else ("SELECT", "FROM")
+        at = self._stop(block.end(clause))
+        yield at, at, f" {word} {sources}"
+
+    def _condition(self, block: _Block, word: str, members: Sequence[_Member]) -> Iterator[Edit]:
+        """Yield the edits that add conditions to WHERE, or make one after FROM."""
+        if not members:
+            return
+        conditions = " AND ".join(map(self._text_of, members))
+        if word in block.clauses:
+            start, stop = self.tokens[block.clauses[word] + 1].start, self._stop(block.end(word))
+            yield start, start, "("
+            yield stop, stop, f") AND {conditions}"
+            return
+        before = "GROUP" if word == "HAVING" else "FROM" if "FROM" in block.clauses else "SELECT"
+        at = self._stop(block.end(before))
+        yield at, at, f" {word} {conditions}"
+
+    def _groups(self, block: _Block, members: Sequence[_Member]) -> Iterator[Edit]:
+        if members:
+            at = self._stop(block.end("GROUP"))
+            yield at, at, "".join(f", {member.mark}" for member in members)
+            yield from self._condition(block, "HAVING", members)
+
+    def _names(self, listed: Sequence[list[Token]], values: Sequence[_Member]) -> Iterator[Edit]:
+        """Yield the edits that call columns without an alias by what the client wrote."""
+        starts = {self.tokens[member.start].start for member in values}
+        for item in listed:
+            if not item or not any(token.start in starts for token in item) or not is_without_alias(item):
+                continue
+            stop = item[-1].stop
+            yield stop, stop, f" AS {quote_parts(self.sql[item[0].start : stop])}"
+
+    def _has_plain_wildcards(self, listed: Sequence[list[Token]]) -> bool:
+        return all(item[-1].is_sign("*") for item in listed if item and is_wildcard(item))
+
+    def _wildcards(
+        self, listed: Sequence[list[Token]], hidden: Sequence[str], on: Sequence[tuple[_Relation, list[_Member]]]
+    ) -> Iterator[Edit]:
+        """Yield the edits that leave the columns of values out of `*`, and out of those of one table."""
+        of_tables = {relation.name: [member.mark for member in members] for relation, members in on}
+        everywhere = [*hidden, *(mark for marks in of_tables.values() for mark in marks)]
+        for item in listed:
+            if not item or not is_wildcard(item):
+                continue
+            marks = everywhere if len(item) == 1 else of_tables.get(fold_name(item[-3]), [])
+            if marks:
+                stop = item[-1].stop
+                yield stop, stop, f" EXCLUDE ({', '.join(marks)})"
+
+    # --- ON of outer joins
+
+    def _joined_tables(self, block: _Block) -> list[tuple[_Relation, list[_Member]]]:
+        """Return the tables that conditions of outer joins are about, with these."""
+        members = [member for clause, member in block.members if clause == "FROM"]
+        found: list[tuple[_Relation, list[_Member]]] = []
+        if not members:
+            return found
+        for relation, start, stop in self._conditions(block):
+            for member in members:
+                if not start <= member.start < stop or not self._is_plain(member, set()):
+                    continue
+                about = self._about(relation, member)
+                if about is None:
+                    continue
+                member.mark = self._next_mark()
+                known = next((each for of, each in found if of is about), None)
+                if known is None:
+                    found.append((about, [member]))
+                else:
+                    known.append(member)
+        return found
+
+    def _conditions(self, block: _Block) -> Iterator[tuple[list[_Relation], int, int]]:
+        """Yield the ON of each outer join: the tables that have a value there, and its tokens."""
+        relations: list[_Relation] = []
+        at, stop, join = block.clauses["FROM"] + 1, block.end("FROM"), ""
+        while at < stop:
+            relation = self._relation_at(at, stop)
+            if relation is None:
+                return
+            relations.append(relation)
+            at = relation.stop
+            end = self._next_join(at, stop)
+            if join in _OUTER and self.word_at(at) == "ON":
+                yield [each for each in relations if not each.is_nullable], at + 1, end
+            for each in relations:
+                is_last = each is relation
+                each.is_nullable |= join == "FULL" or (join == "LEFT" and is_last) or (join == "RIGHT" and not is_last)
+            at, join = end, ""
+            while at < stop and (self.word_at(at) in _JOINS | _AFTER_JOIN or self.is_sign(at, ",")):
+                word = self.word_at(at)
+                if word in {"SEMI", "ANTI"}:
+                    return
+                join = word if word in _OUTER else join
+                at += 1
+
+    def _next_join(self, at: int, stop: int) -> int:
+        while at < stop:
+            word = self.word_at(at)
+            is_join = word in _JOINS and not self.is_name(at) and not self.is_sign(at + 1, "(")
+            if is_join or word == "JOIN" or self.is_sign(at, ","):
+                return at
+            at = max(at, self.partners.get(at, at)) + 1
+        return stop
+
+    def _relation_at(self, at: int, stop: int) -> _Relation | None:
+        """Return the table at a token; one without a name of its own has an empty one."""
+        end = self._next_join(at, stop)
+        words = [
+            place for place in range(at, end) if self.word_at(place) in {"ON", "USING"} and not self.is_name(place)
+        ]
+        depth_free = [place for place in words if not self._is_inside(at, place)]
+        last = depth_free[0] if depth_free else end
+        name = self.tokens[last - 1]
+        if last <= at or self.word_at(at) == "LATERAL":
+            return None
+        is_named = name.kind in {Kind.WORD, Kind.NAME} and (not self.is_sign(at, "(") or self.first_word(at) in QUERIES)
+        return _Relation(at, last, fold_name(name) if is_named else "")
+
+    def _is_inside(self, start: int, place: int) -> bool:
+        return any(
+            start <= opening < place < closing for opening, closing in self.partners.items() if opening < closing
+        )
+
+    def _about(self, relations: Sequence[_Relation], member: _Member) -> _Relation | None:
+        """Return the one table that a condition names; None if it names several."""
+        tables = [relation for relation in relations if relation.name]
+        words = [at for at in range(member.start, member.stop) if self.tokens[at].kind in {Kind.WORD, Kind.NAME}]
+        before, within = ([at for at in words if (at > member.opening) is is_within] for is_within in (False, True))
+        own = {fold_name(self.tokens[at]) for at in within if not self.is_sign(at + 1, ".")}
+        compared = {
+            fold_name(self.tokens[at]) for at in before if self.is_sign(at + 1, ".") and not self.is_sign(at - 1, ".")
+        }
+        outer = {fold_name(self.tokens[at]) for at in within if self.is_sign(at + 1, ".")} - own
+        about = [relation for relation in tables if relation.name in compared | outer]
+        if len(about) == 1:
+            return about[0]
+        return tables[self.side % len(tables)] if tables and not about else None
+
+    def _relation(self, relation: _Relation, members: Sequence[_Member]) -> Iterator[Edit]:
+        """Yield the edits that put a query with the values in the place of a table."""
+        name = quote_parts(relation.name)
+        start, stop = self.tokens[relation.start].start, self._stop(relation.stop)
+        sources = "".join(f" CROSS JOIN {_source(member.mark)}" for member in members)
+        conditions = " AND ".join(map(self._text_of, members))
+        yield start, start, "(SELECT * FROM "
+        yield stop, stop, f"{sources} WHERE {conditions}) AS {name}"
+        for member in members:
+            yield (*self._range(member), f"{name}.{member.mark}")
+
+
+def _source(mark: str) -> str:
+    return f"(VALUES (TRUE), (FALSE), (CAST(NULL AS BOOLEAN))) AS {mark}({mark})"

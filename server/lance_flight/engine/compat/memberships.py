@@ -1,0 +1,362 @@
+"""EXISTS, IN and NOT IN where DataFusion 55 forgets NULL, or plans nothing: over subqueries, in SELECT lists, and lists side by side.
+
+**As a comparison.** DataFusion makes a join of `x IN (SELECT y …)` whose rows match or do not. That is right where nothing but AND and
+OR is around it in a condition; NOT IN only beside AND. Elsewhere, and where what is compared is a constant or the subquery is
+correlated (`engine.plans.joins`), rows that should be left out are returned. `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` mean the
+same, and are right; they take longer. Unnecessary with a release that solves https://github.com/apache/datafusion/issues/14554.
+
+**As a count, in SELECT lists.** It plans EXISTS and IN in conditions alone. `EXISTS (SELECT 1 FROM u WHERE u.k = t.id)` is
+`((SELECT count(*) FROM u WHERE u.k = t.id) > 0)`, a subquery that it makes a join of. Unnecessary with a release of
+https://github.com/apache/datafusion/pull/24972.
+
+**As a CASE, for lists of one operand side by side.** It makes one list of them: `x NOT IN (1) OR x NOT IN (2)` is TRUE to it where x is
+NULL, and `x IN (1, a) AND x NOT IN (a)` has rows where x is a. It does not look into a CASE; subqueries are left as they are.
+Unnecessary once its `ShortenInListSimplifier` takes literals alone, and keeps what NULL means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lance_flight.engine.functions.routines import is_aggregate
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import SIGNS, Operands, OperandsOfText
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, tokenize
+from lance_flight.errors import Unsupported
+
+_CONDITIONS = frozenset(["WHERE", "HAVING", "ON"])
+_CONNECTIVES = frozenset(["AND", "OR"])
+_CLAUSES = frozenset(["SELECT", "FROM", "BY", "SET", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "QUALIFY"])
+_FOLLOWING = frozenset(
+    [
+        *("AND", "OR", "GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT"),
+        *("INTERSECT", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "WHERE", "SELECT", "WHEN"),
+    ]
+)
+"""Words that end a condition, or continue it by another one."""
+
+
+@dataclass(slots=True)
+class _Condition:
+    """State of the reader inside one condition, or outside of conditions."""
+
+    is_condition: bool = False
+    has_or: bool = False
+    outer: _Condition | None = None
+
+    @property
+    def has_any_or(self) -> bool:
+        condition: _Condition | None = self
+        while condition is not None and not condition.has_or:
+            condition = condition.outer
+        return condition is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """`IN (SELECT …)`: where its left operand begins, its IN or NOT, the bracket, and the condition around it (None: another place)."""
+
+    left: int
+    operator: int
+    opening: int
+    is_negated: bool
+    condition: _Condition | None
+
+
+def membership_edits(tokens: Sequence[Token], *, is_strict: bool = False) -> list[Edit]:
+    """Return the edits that make comparisons with ANY or ALL of IN over subqueries; `is_strict` of all of them.
+
+    >>> for text in ["x NOT IN (SELECT y FROM u) OR a", "NOT x IN (SELECT y FROM u)", "x IN (SELECT y FROM u) OR a"]:
+    ...     text = f"SELECT 1 FROM t WHERE {text}"
+    ...     print(edit_text(text, membership_edits(tokenize(text))))
+    SELECT 1 FROM t WHERE (x <> ALL (SELECT y FROM u)) OR a
+    SELECT 1 FROM t WHERE NOT (x = ANY (SELECT y FROM u))
+    SELECT 1 FROM t WHERE x IN (SELECT y FROM u) OR a
+    """
+    edits: list[Edit] = []
+    if not any(token.word == "IN" for token in tokens):
+        return edits
+    operands = Operands(tokens)
+    for membership in list(_memberships(operands)):
+        is_right = membership.condition is not None and not (membership.is_negated and membership.condition.has_any_or)
+        if is_strict or not is_right:
+            opens, closes = tokens[membership.left].start, tokens[operands.partners[membership.opening]].stop
+            edits += [
+                (opens, opens, "("),
+                (
+                    tokens[membership.operator].start,
+                    tokens[membership.opening - 1].stop,
+                    "<> ALL" if membership.is_negated else "= ANY",
+                ),
+                (closes, closes, ")"),
+            ]
+            # After ANY, VALUES is a function to DataFusion's parser.
+            if tokens[membership.opening + 1].word == "VALUES":
+                inside, end = tokens[membership.opening].stop, tokens[operands.partners[membership.opening]].start
+                edits += [(inside, inside, "SELECT * FROM ("), (end, end, ") AS __listed")]
+    return edits
+
+
+def check_negated_exists(tokens: Sequence[Token]) -> None:
+    """Refuse `NOT EXISTS (…) IS NULL` and the like: DataFusion binds NOT closer than IS, and SQL does not."""
+    places = [at for at in range(1, len(tokens)) if tokens[at].word == "EXISTS" and tokens[at - 1].word == "NOT"]
+    closing = closing_places(tokens) if places else {}
+    for at in places:
+        after = closing.get(at + 1, len(tokens)) + 1
+        if after < len(tokens) and (tokens[after].word == "IS" or tokens[after].text in SIGNS):
+            raise Unsupported(
+                f"NOT EXISTS (…) {tokens[after].text} at character {tokens[at - 1].start + 1} has two meanings;"
+                " write (NOT EXISTS (…)) in brackets, or NOT (EXISTS (…) IS …)"
+            )
+
+
+def with_strict_memberships(text: str) -> str:
+    """Return a text without IN over a subquery.
+
+    >>> with_strict_memberships("SELECT 1 FROM t WHERE 3 NOT IN (SELECT y FROM u)")
+    'SELECT 1 FROM t WHERE (3 <> ALL (SELECT y FROM u))'
+    """
+    return edit_text(text, membership_edits(tokenize(text), is_strict=True))
+
+
+def with_apart_names(text: str) -> str:
+    """Return a text whose comparisons with ANY and ALL read tables under names of their own.
+
+    >>> with_apart_names("SELECT 1 FROM t WHERE x <> ALL (SELECT x FROM t)")
+    'SELECT 1 FROM t WHERE x <> ALL (SELECT * FROM (SELECT x FROM t) AS __compared_0)'
+    """
+    tokens = tokenize(text)
+    closing = closing_places(tokens)
+    edits: list[Edit] = []
+    for place, token in enumerate(tokens[:-2]):
+        closed = closing.get(place + 1)
+        if token.word in {"ANY", "ALL", "SOME"} and closed is not None and tokens[place + 2].word in QUERIES:
+            edits += [
+                (tokens[place + 2].start, tokens[place + 2].start, "SELECT * FROM ("),
+                (tokens[closed].start, tokens[closed].start, f") AS __compared_{len(edits)}"),
+            ]
+    return edit_text(text, sorted(edits))
+
+
+def _memberships(operands: Operands) -> Iterator[_Membership]:
+    """Yield each IN over a subquery; the conditions around are known once all are read."""
+    tokens, current = operands.tokens, _Condition()
+    outer: list[_Condition] = []
+    for at, token in enumerate(tokens):
+        word = "" if operands.is_name(at) else token.word
+        if token.is_sign("("):
+            outer.append(current)
+            is_within = (
+                current.is_condition
+                and _begins(operands, at)
+                and ends_condition(operands, operands.partners.get(at, at))
+            )
+            current = _Condition(is_within, outer=current if is_within else None)
+        elif token.is_sign(")") and outer:
+            current = outer.pop()
+        elif word in _CONDITIONS:
+            current = _Condition(is_condition=True)
+        elif word in _CLAUSES:
+            current = _Condition()
+        elif word == "OR":
+            current.has_or = True
+        elif word == "IN" and operands.is_sign(at + 1, "(") and operands.first_word(at + 1) in QUERIES:
+            is_negated = operands.word_at(at - 1) == "NOT"
+            operator = at - is_negated
+            left = operands.start_of_operand(operator)
+            is_plain = current.is_condition and _begins(operands, left)
+            is_plain = is_plain and ends_condition(operands, operands.partners.get(at + 1, at + 1))
+            if left < operator and at + 1 in operands.partners:
+                yield _Membership(left, operator, at + 1, is_negated, current if is_plain else None)
+
+
+def _begins(operands: Operands, at: int) -> bool:
+    """Return whether a part of a condition begins at a token, and not one of another expression."""
+    before = at - 1
+    return operands.word_at(before) in _CONDITIONS | _CONNECTIVES or operands.is_sign(before, "(")
+
+
+def ends_condition(operands: Operands, at: int) -> bool:
+    """Return whether a part of a condition ends at a token."""
+    after = at + 1
+    if after >= len(operands.tokens):
+        return True
+    return operands.word_at(after) in _FOLLOWING or operands.text(after) in {")", ";", ",", "|"}
+
+
+_AFTER_WHERE = frozenset(
+    [
+        *("GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION", "EXCEPT", "INTERSECT"),
+        *("DISTINCT", "TOP"),
+    ]
+)
+_LIST_ENDS = frozenset(["FROM", "WHERE", *_AFTER_WHERE - {"DISTINCT", "TOP"}])
+_WITHIN = (
+    "EXISTS and IN (SELECT …) of a SELECT list are not offered within each other; name the inner one in a query below:"
+    " FROM (SELECT *, id IN (SELECT …) AS known FROM t)"
+)
+_OF_AGGREGATE = (
+    "IN (SELECT …) of an aggregate or a window function in a SELECT list is not offered; name it in a query below:"
+    " SELECT n IN (SELECT …) FROM (SELECT count(*) AS n FROM t)"
+)
+_NO_NAMES = frozenset(["NULL", "TRUE", "FALSE"])
+_ALIAS = '"$in"'
+_VALUE = '"$in.value"'
+
+
+def selected_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that count the rows of subqueries of EXISTS and IN in SELECT lists.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
+    >>> text = "SELECT NOT EXISTS (SELECT k FROM u WHERE k = t.id) AS is_new FROM t"
+    >>> edit_text(text, selected_edits(text, tokenize(text)))
+    'SELECT NOT ((SELECT count(*) + 0 * count(k) FROM u WHERE k = t.id) > 0) AS is_new FROM t'
+    """
+    if not any(token.word in {"EXISTS", "IN"} for token in tokens):
+        return []
+    return _Reader(text, tokens).read()
+
+
+class _Reader(OperandsOfText):
+    def read(self) -> list[Edit]:
+        """Return the edits of the whole text."""
+        edits: list[Edit] = []
+        done, named = -1, -1
+        for select, at in self._places():
+            opening = at + 1
+            start = at if self.word_at(at) == "EXISTS" else self.start_of_operand(at - (self.word_at(at - 1) == "NOT"))
+            if start < done:
+                raise Unsupported(_WITHIN)
+            done = self.partners[opening] + 1
+            new = self._exists(opening) if start == at else self._member(start, at)
+            edits.append((self.tokens[start].start, self.tokens[done - 1].stop, new))
+            if select > named:
+                edits += self._names(select)
+                named = select
+        return edits
+
+    def _names(self, select: int) -> Iterator[Edit]:
+        """Yield the edits that call columns without an alias by what the client wrote, and not by what it is written out as."""
+        for item in items(self.tokens, select + 1):
+            is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})
+            if is_membership and is_without_alias(item) and not is_wildcard(item):
+                stop = item[-1].stop
+                yield stop, stop, f" AS {quote_parts(self.sql[item[0].start : stop])}"
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Yield the places of EXISTS and IN over a subquery that stand in a SELECT list, each after that of its SELECT."""
+        frames: list[tuple[int | None, bool]] = [(None, True)]
+        for at, token in enumerate(self.tokens):
+            word = "" if self.is_name(at) else token.word
+            select, is_query = frames[-1]
+            if token.is_sign("("):
+                starts_query = self.first_word(at) in QUERIES
+                frames.append((None if starts_query else select, starts_query))
+            elif token.is_sign(")") and len(frames) > 1:
+                frames.pop()
+            elif word == "SELECT":
+                frames[-1] = at, True
+            elif word in _LIST_ENDS and is_query and not self.is_comparison(at):
+                frames[-1] = None, True
+            elif word in {"EXISTS", "IN"} and select is not None and self._is_over_query(at + 1):
+                yield select, at
+
+    def _is_over_query(self, opening: int) -> bool:
+        return self.is_sign(opening, "(") and opening in self.partners and self.first_word(opening) in QUERIES
+
+    def _exists(self, opening: int) -> str:
+        closing = self.partners[opening]
+        inside = self._outermost(opening + 1, closing)
+        words = [self.word_at(at) for at in inside if not self.is_name(at)]
+        start = next((at for at in inside if self.word_at(at) == "FROM" and not self.is_comparison(at)), None)
+        is_plain = words[:1] == ["SELECT"] and not _AFTER_WHERE & set(words) and words.count("SELECT") == 1
+        if not is_plain or start is None or self._has_aggregate(opening + 1, start):
+            return f"((SELECT count(*) FROM {self._text(opening, closing + 1)} AS {_ALIAS}) > 0)"  # noqa: S608 - planned, not run
+        return f"((SELECT count(*){self._name_columns(opening + 2)} {self._text(start, closing)}) > 0)"
+
+    def _name_columns(self, start: int) -> str:
+        """Return a sum of nothing that names the columns of a list, so that one that is not there is an error."""
+        names = [item for item in items(self.tokens, start) if _is_name(item)]
+        return "".join(f" + 0 * count({self.sql[item[0].start : item[-1].stop]})" for item in names)
+
+    def _member(self, start: int, at: int) -> str:
+        is_negated = self.word_at(at - 1) == "NOT"
+        stop = at - is_negated
+        if self._has_aggregate(start, stop) or any(self.word_at(place) == "OVER" for place in range(start, stop)):
+            raise Unsupported(_OF_AGGREGATE)
+        value, query = self._text(start, stop), self._text(at + 1, self.partners[at + 1] + 1)
+        rows = f"FROM {query} AS {_ALIAS}({_VALUE})"
+        found, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
+        # 0: the query has no rows; 1: none of them is NULL; 2: one is.
+        kind = f"(SELECT CASE WHEN count(*) = 0 THEN 0 WHEN count({_VALUE}) = count(*) THEN 1 ELSE 2 END {rows})"
+        return (
+            f"(CASE WHEN (SELECT count(*) {rows} WHERE {_VALUE} = {value}) > 0 THEN {found}"
+            f" ELSE CASE {kind} WHEN 0 THEN {other} WHEN 1 THEN CASE WHEN ({value}) IS NOT NULL THEN {other} END END END)"
+        )
+
+    def _has_aggregate(self, start: int, stop: int) -> bool:
+        return any(
+            self.is_sign(at + 1, "(") and is_aggregate(self.text(at)) for at in range(start, stop) if self.word_at(at)
+        )
+
+    def _outermost(self, start: int, stop: int) -> list[int]:
+        places, at = list[int](), start
+        while at < stop:
+            places.append(at)
+            at = max(at, self.partners.get(at, at)) + 1
+        return places
+
+    def _text(self, start: int, stop: int) -> str:
+        return self.sql[self.tokens[start].start : self.tokens[stop - 1].stop]
+
+
+def _is_name(item: Sequence[Token]) -> bool:
+    """Return whether an item is the name of a column, as `k` or `u.k`, without an alias."""
+    if len(item) % 2 == 0:
+        return False
+    return all(token.is_sign(".") if place % 2 else _is_of_name(token) for place, token in enumerate(item))
+
+
+def _is_of_name(token: Token) -> bool:
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_NAMES)
+
+
+def neighbouring_list_edits(tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that keep lists of the same operand, with only AND or OR between them, apart.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
+    >>> text = "SELECT x NOT IN (1) OR x NOT IN (2) FROM t"
+    >>> edit_text(text, neighbouring_list_edits(tokenize(text)))
+    'SELECT x NOT IN (1) OR (CASE x NOT IN (2) WHEN TRUE THEN TRUE WHEN FALSE THEN FALSE END) FROM t'
+    >>> neighbouring_list_edits(tokenize("SELECT 1 FROM t WHERE x IN (SELECT y FROM u) AND x IN (SELECT z FROM u)"))
+    []
+    """
+    places = [place for place, token in enumerate(tokens[:-1]) if token.word == "IN" and tokens[place + 1].is_sign("(")]
+    if len(places) < 2:  # noqa: PLR2004 - a pair
+        return []
+    operands = Operands(tokens)
+    places = [place for place in places if operands.first_word(place + 1) not in QUERIES]
+    edits: list[Edit] = []
+    before: tuple[int, list[str]] | None = None
+    for place in places:
+        operator = place - (tokens[place - 1].word == "NOT")
+        first, closed = operands.start_of_operand(operator), operands.partners.get(place + 1)
+        if closed is None:
+            continue
+        compared = [token.text.lower() for token in tokens[first:operator]]
+        if before is not None and before[1] == compared and _are_neighbours(tokens[before[0] + 1 : first]):
+            edits += [
+                (tokens[first].start, tokens[first].start, "(CASE "),
+                (tokens[closed].stop, tokens[closed].stop, " WHEN TRUE THEN TRUE WHEN FALSE THEN FALSE END)"),
+            ]
+        before = closed, compared
+    return edits
+
+
+def _are_neighbours(between: Sequence[Token]) -> bool:
+    """Return whether only brackets, NOT and one AND or OR stand between two lists."""
+    words = [token.word or token.text for token in between]
+    return sum(word in {"AND", "OR"} for word in words) == 1 and {*words} <= {"AND", "OR", "NOT", "(", ")"}

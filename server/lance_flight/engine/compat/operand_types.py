@@ -1,0 +1,486 @@
+"""Operands that are compared with each other, or are values of one expression, in a text whose types only a plan knows.
+
+DataFusion 55 compares a decimal with a double as DECIMAL(30, 15), which 1e300, NaN and infinity are not, and in which 1e-20 is zero.
+So operands are planned as arguments of functions that refuse them, which says their types, and decimals beside doubles are cast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import pyarrow as pa
+
+from lance_flight.engine.compat.checked_arithmetic import EXACT, Factors, calls_of
+from lance_flight.engine.compat.float_signs import DOUBLE, REAL, UNSIGNED_NAN
+from lance_flight.engine.functions.vector_functions import DISTANCES
+from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.comparisons import SIGNS, Operands
+from lance_flight.engine.sql.tokens import Kind, Token, edit_text, tokenize
+from lance_flight.model.arrow_types import is_number
+
+OPERAND = "operand"
+"""The function around each operand."""
+MOST_OPERANDS = 200
+_COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
+_OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
+_QUANTIFIERS = frozenset(["ANY", "SOME", "ALL"])
+_FRAMES = frozenset(["RANGE", "ROWS", "GROUPS"])
+_SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
+
+Span = tuple[int, int]
+"""First token of an operand, and the token after it."""
+
+
+def with_operands(text: str, *, of_bits: bool = False) -> tuple[str, list[list[str]]]:
+    """Return a text with each operand in a function of its own, and the names of the functions of operands that meet.
+
+    With `of_bits` operands are those whose bits DataFusion compares: keys of windows, and what IN, CASE, nullif and DISTINCT compare.
+
+    >>> with_operands("SELECT a FROM t WHERE a + 1 < b AND c IN (1, d)")[0]
+    'SELECT a FROM t WHERE __operand_call0(a + 1) < __operand_call1(b) AND __operand_call2(c) IN (__operand_call3(1), __operand_call4(d))'
+    """
+    factors, groups = _operands(text, of_bits=of_bits)
+    found, flat = named_alike(text, factors, list(chain(*groups)))
+    named = iter(flat)
+    return found, [[next(named) for _ in group] for group in groups]
+
+
+def _operands(text: str, *, of_bits: bool) -> tuple[Operands, list[list[Span]]]:
+    """Return the operands that meet, in groups."""
+    reader = _Reader(tokenize(text))
+    found = _groups_of_bits(reader) if of_bits else _groups(reader)
+    return reader, [
+        group for group in found if all(start < stop for start, stop in group) and (of_bits or len(group) > 1)
+    ]
+
+
+def with_doubles(text: str, names: Sequence[Sequence[str]], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with casts of the decimals that meet doubles; the same text if there are none."""
+    beside = {
+        name
+        for group in names
+        if any(pa.types.is_floating(types[name]) for name in group if name in types)
+        for name in group
+        if name in types and pa.types.is_decimal(types[name])
+    }
+    return _with(text, names, dict.fromkeys(beside, ("CAST(", " AS DOUBLE)")), of_bits=False)
+
+
+def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text without the signs of zeros where operands beside doubles are compared by their bits."""
+    around = {
+        name: ("(", f"){DOUBLE if any(types.get(each) == pa.float64() for each in group) else REAL}")
+        for group in names
+        if any(pa.types.is_floating(types[name]) for name in group if name in types)
+        for name in group
+        if name not in types or is_number(types[name])
+    }
+    return _with(text, names, around, of_bits=True)
+
+
+def may_make_nan(text: str) -> bool:
+    """Return whether a query may compute a NaN, and compare it."""
+    return _MAKES_NAN.search(text) is not None and _COMPARES.search(text) is not None
+
+
+def with_results(text: str) -> tuple[str, list[str]]:
+    """Return a text with each value that may be a new NaN in a function, and the names of the functions.
+
+    Values that are written alike in one SELECT share a function: they are one for GROUP BY.
+
+    >>> with_results("SELECT a / b + 1 FROM t GROUP BY a / b + 1 ORDER BY ln(c) * 2")[0]
+    'SELECT __operand_call0(a / b + 1) FROM t GROUP BY __operand_call0(a / b + 1) ORDER BY __operand_call1(ln(c)) * 2'
+    """
+    factors = Factors(tokenize(text))
+    return named_alike(text, factors, _results(factors))
+
+
+def with_one_nan(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text without the sign of NaN in values that are floats."""
+    unsigned = {
+        span: UNSIGNED_NAN.format("REAL" if types[name] == pa.float32() else "DOUBLE")
+        for span, name in zip(_results(Factors(tokenize(text))), names, strict=True)
+        if name in types and pa.types.is_floating(types[name])
+    }
+    return wrap_spans(text, {span: ("nanvl(", after) for span, after in unsigned.items()})
+
+
+def may_sum(text: str) -> bool:
+    """Return whether a query may have a sum or a mean."""
+    return _SUMMED.search(text) is not None
+
+
+def with_summed(text: str) -> tuple[str, list[str]]:
+    """Return a text with what is summed in functions that tell its types, and the names of the functions.
+
+    >>> with_summed("SELECT sum(a * b), avg(c) OVER (w) FROM t HAVING sum(a * b) > 1")[0]
+    'SELECT sum(__operand_call0(a * b)), avg(__operand_call1(c)) OVER (w) FROM t HAVING sum(__operand_call0(a * b)) > 1'
+    """
+    factors = Factors(tokenize(text))
+    return named_alike(text, factors, [span for _, span, _ in _find_sums(factors)])
+
+
+def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with sums and means of long decimals that have room for all rows, and are refused where the result is too long.
+
+    DataFusion 55 wraps a sum beyond 128 bits. The result has the type that it had; a mean of more than 34 digits has fewer of its four
+    digits more behind the point, as in Spark.
+    """
+    factors = Factors(tokenize(text))
+    around: dict[Span, tuple[str, str]] = {}
+    for (word, span, call), name in zip(_find_sums(factors), names, strict=True):
+        kind = types.get(name)
+        if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
+            around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
+            around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
+    return wrap_spans(text, around)
+
+
+def _find_sums(factors: Factors) -> Iterator[tuple[str, Span, Span]]:
+    """Yield of each sum and mean its word, its argument and all of it; but of integers, which have a check of their own."""
+    for at, inner, closed, stop in calls_of(factors, _SUMS):
+        if not factors.text(inner).startswith(f"__{EXACT}_call"):
+            yield factors.word_at(at), (inner, closed), (at, stop)
+
+
+def _mean(kind: pa.Decimal128Type) -> tuple[int, int]:
+    """Return the digits of a mean, and those behind its point: at least six, or all, where there are too few for both."""
+    digits, scale = min(kind.precision + 4, _DIGITS), min(kind.scale + 4, _DIGITS)
+    return digits, max(min(scale, _DIGITS - kind.precision + kind.scale), min(scale, 6))
+
+
+def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
+    """Return a text with texts around the operands of some names."""
+    _, groups = _operands(text, of_bits=of_bits)
+    found = zip(chain(*groups), chain(*names), strict=True)
+    return wrap_spans(text, {span: around[name] for span, name in found if name in around})
+
+
+def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
+    """Return a text with functions around spans, which share a name where they are written alike in one SELECT, and these names."""
+    scopes = Scopes.of(operands.tokens)
+    names: dict[tuple[str | int, ...], str] = {}
+    shared = [
+        names.setdefault(scopes.key(operands.tokens[start:stop], start), f"__{OPERAND}_call{len(names)}")
+        for start, stop in spans
+    ]
+    around = {span: (f"{name}(", ")") for span, name in zip(spans, shared, strict=True)}
+    return wrap_spans(text, around), shared
+
+
+def wrap_spans(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
+    """Return a text with texts around spans of tokens, which may be within each other."""
+    tokens = tokenize(text)
+    opened = [(tokens[start].start, -stop, before) for (start, stop), (before, _) in around.items()]
+    closed = [(tokens[stop - 1].stop, -start, after) for (start, stop), (_, after) in around.items()]
+    edits = [(at, 1, order, new) for at, order, new in opened] + [(at, 0, order, new) for at, order, new in closed]
+    return edit_text(text, [(at, at, new) for at, _, _, new in sorted(edits)])
+
+
+def _groups(reader: _Reader) -> Iterator[list[Span]]:
+    """Yield the operands that meet, of each comparison, BETWEEN, list of IN, CASE, and call of a function of one type."""
+    for at, token in enumerate(reader.tokens):
+        word = "" if reader.is_name(at) else token.word
+        if token.kind is Kind.SIGN and token.text in SIGNS and not reader.is_sign_before(at):
+            stop = reader.sign_stop(at)
+            if reader.join_tokens(at, stop) in _COMPARISONS and reader.word_at(stop) not in _QUANTIFIERS:
+                yield [(reader.start_of_operand(at), at), (stop, reader.compared_right(stop))]
+        elif word == "FROM" and reader.is_comparison(at):
+            operator = at - 2 if reader.word_at(at - 2) == "IS" else at - 3
+            yield [(reader.left(operator - 1), operator), (at + 1, reader.compared_right(at + 1))]
+        elif word == "BETWEEN" and reader.word_at(at - 1) not in _FRAMES and not reader.is_sign(at + 1, "("):
+            yield reader.between(at)
+        elif word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
+            operator = at - (reader.word_at(at - 1) == "NOT")
+            yield [(reader.start_of_operand(operator), operator), *reader.read_items(at + 1)]
+        elif word in _OF_ONE_TYPE and reader.is_sign(at + 1, "("):
+            yield reader.read_items(at + 1)
+        elif word == "CASE" and at in reader.partners:
+            yield from reader.case(at)
+
+
+def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
+    """Yield the operands that DataFusion compares by their bits, but for columns by themselves and lists of literals of a column.
+
+    These are known to be columns of tables, or not (`engine.compat.float_signs`), where no query is within another one.
+    """
+    is_nested = sum(token.word == "SELECT" for token in reader.tokens) > 1
+    for at, token in enumerate(reader.tokens):
+        word, found = "" if reader.is_name(at) else token.word, []
+        if word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
+            operator = at - (reader.word_at(at - 1) == "NOT")
+            listed = [
+                span
+                for span in reader.read_items(at + 1)
+                if reader.kind(span[0]) not in {Kind.LITERALS, Kind.PARAMETERS}
+            ]
+            found = [(reader.start_of_operand(operator), operator), *listed]
+        elif word == "NULLIF" and reader.is_sign(at + 1, "("):
+            found = reader.read_items(at + 1)
+        elif word == "CASE" and at in reader.partners:
+            found = next(iter(list(reader.case(at))[1:]), [])
+        elif word == "DISTINCT" and reader.is_sign(at - 1, "(") and reader.word_at(at - 2) not in QUERIES:
+            found = [(at + 1, reader.ends(at + 1))]
+        elif word == "BY" and reader.word_at(at - 1) in {"PARTITION", "ORDER"} and reader.is_in_window(at):
+            for key in reader.keys(at + 1):
+                if reader.is_asked(key, is_nested=is_nested):
+                    yield [key]
+        if found and len(found) <= _MOST_LISTED and any(reader.is_asked(span, is_nested=is_nested) for span in found):
+            yield found
+
+
+_MOST_LISTED = 50
+
+
+def _results(factors: Factors) -> list[Span]:
+    """Return the values that may be a new NaN: sums, products and quotients of two values, as wide as they are, and calls.
+
+    A value of a distance is none of them: by its form a search is found.
+    """
+    found = dict.fromkeys(span for span in _all_results(factors) if not _has_distance(factors.tokens[slice(*span)]))
+    return [span for span in found if not any(_is_part(factors, span, other) for other in found)]
+
+
+def _all_results(factors: Factors) -> Iterator[Span]:
+    for at, token in enumerate(factors.tokens):
+        if token.kind is Kind.SIGN and token.text in "+-*/%" and _makes_nan(factors, at):
+            stop = factors.right_of(at, "+")
+            while factors.text(stop) in {"+", "-"} and factors.is_binary(stop):
+                stop = factors.right_of(stop, "+")
+            yield factors.left_of(at, "+"), stop
+        elif token.word in _NAN_CALLS and factors.is_sign(at + 1, "(") and not factors.is_sign(at - 1, "."):
+            yield at, factors.after_call(factors.partners.get(at + 1, at + 1) + 1)
+
+
+def _has_distance(tokens: Sequence[Token]) -> bool:
+    return any(_DISTANCE.fullmatch(token.text) for token in tokens)
+
+
+def _makes_nan(factors: Factors, at: int) -> bool:
+    """Return whether an operator makes a NaN of what is none: not beside a number other than zero."""
+    sign, (before, after) = factors.text(at), (_is_finite(factors, at + step) for step in (-1, 1))
+    if not factors.is_binary(at):
+        return sign == "-" and factors.kind(at + 1) is not Kind.NUMBER and not factors.ends_operand(at - 1)
+    if sign in "/%":
+        return not after
+    is_factor = factors.text(at - 2) in {"*", "/", "%"}, factors.text(at + 2) in {"*", "/", "%"}
+    return not (before and not is_factor[0]) and not (after and (sign == "*" or not is_factor[1]))
+
+
+def _is_finite(factors: Factors, at: int) -> bool:
+    """Return whether a token is a number other than zero, or begins an interval."""
+    is_number = factors.kind(at) is Kind.NUMBER and re.search("[1-9]", factors.text(at)) is not None
+    return is_number or factors.word_at(at) in {"INTERVAL", "DATE", "TIMESTAMP"}
+
+
+def _is_part(factors: Factors, span: Span, other: Span) -> bool:
+    """Return whether a value is an operand of another one, at most in brackets: a NaN in it is none for that one either."""
+    if span == other or not other[0] <= span[0] < span[1] <= other[1]:
+        return False
+    opened = [at for at in range(other[0], span[0]) if factors.partners.get(at, at) >= span[1]]
+    return all(factors.is_sign(at, "(") and not factors.ends_operand(at - 1) for at in opened)
+
+
+_NAN_CALLS = frozenset(
+    [
+        *(
+            "ACOS",
+            "ACOSH",
+            "ASIN",
+            "ASINH",
+            "ATAN2",
+            "ATANH",
+            "COS",
+            "COT",
+            "LN",
+            "LOG",
+            "LOG10",
+            "LOG2",
+            "POW",
+            "POWER",
+        ),
+        *("SIN", "SQRT", "TAN", "AVG", "MEAN", "SUM"),
+        *(
+            "CORR",
+            "COVAR",
+            "COVAR_POP",
+            "COVAR_SAMP",
+            "STDDEV",
+            "STDDEV_POP",
+            "STDDEV_SAMP",
+            "VAR",
+            "VAR_POP",
+            "VAR_SAMP",
+        ),
+    ]
+)
+_SUMS = frozenset(["SUM", "AVG", "MEAN"])
+_SUMMED = re.compile(r"\b(?:sum|avg|mean)\s*\(", re.IGNORECASE)
+_ROOM_FOR_ROWS, _WIDE, _DIGITS = 28, 66, 38
+"""Digits of a decimal whose sums DataFusion gives ten digits more, of one with ten digits more than 56, and of the longest of 128 bits."""
+_DISTANCE = re.compile(rf"__(?:{'|'.join(DISTANCES)})_call\d+")
+_MAKES_NAN = re.compile(rf"[-+*/%]|\b(?:{'|'.join(sorted(_NAN_CALLS))})\s*\(", re.IGNORECASE)
+_COMPARES = re.compile(
+    r"[<>=]|\b(?:BETWEEN|CASE|DISTINCT|EXCEPT|GREATEST|GROUP|HAVING|IN|INTERSECT|JOIN|LEAST|MAX|MIN|NULLIF|ORDER|OVER|UNION|WITH)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """Number of the SELECT that each token stands in, and the names that each SELECT writes without a dot behind them."""
+
+    numbers: Sequence[int]
+    names: AbstractSet[tuple[int, str]]
+
+    @classmethod
+    def of(cls, tokens: Sequence[Token]) -> Scopes:
+        numbers, within, last = [], [0], 0
+        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+            begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
+            last += begins
+            if token.is_sign("("):
+                within.append(last if begins else within[-1])
+            elif token.is_sign(")") and len(within) > 1:
+                within.pop()
+            elif begins:
+                within[-1] = last
+            numbers.append(within[-1])
+        pairs = zip(pairwise(tokens), numbers, strict=False)
+        return cls(numbers, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
+
+    def key(self, call: Sequence[Token], place: int) -> tuple[str | int, ...]:
+        """Return what calls have in common that stand in one SELECT and are written alike: their types are the same there.
+
+        `t.ts` and `ts` are alike where the SELECT has t among its relations, and the call names no other one.
+        """
+        scope, ends = self.numbers[place], call[1:]
+        qualifiers = {one.text for one, after in zip(call, ends, strict=False) if after.is_sign(".")}
+        if len(qualifiers) == 1 and (scope, *qualifiers) in self.names:
+            call = [
+                one
+                for one, after in zip(call, [*ends, call[-1]], strict=True)
+                if not (one.is_sign(".") or after.is_sign("."))
+            ]
+        return (scope, *(f"{token.kind}{token.word or token.text}" for token in call))
+
+
+class _Reader(Operands):
+    """Finds the operands that meet."""
+
+    def is_sign_before(self, at: int) -> bool:
+        """Return whether a sign is a part of the operator that the token before begins."""
+        return self._is_sign_of_operator(at - 1) and self.tokens[at - 1].stop == self.tokens[at].start
+
+    def sign_stop(self, at: int) -> int:
+        """Return the token after an operator."""
+        stop = at + 1
+        while (
+            self.kind(stop) is Kind.SIGN
+            and self.text(stop) in SIGNS
+            and self.tokens[stop - 1].stop == self.tokens[stop].start
+        ):
+            stop += 1
+        return stop
+
+    def join_tokens(self, start: int, stop: int) -> str:
+        """Return the text of tokens."""
+        return "".join(token.text for token in self.tokens[start:stop])
+
+    def compared_right(self, at: int) -> int:
+        """Return the token after the right operand of a comparison, which ends at another one."""
+        stop, place = self.right(at), at
+        while place < stop and not (self.kind(place) is Kind.SIGN and self.text(place) in SIGNS):
+            place = max(place, self.partners.get(place, place)) + 1
+        return min(place, stop)
+
+    def between(self, at: int) -> list[Span]:
+        """Return the operands of BETWEEN."""
+        operator, middle = at - (self.word_at(at - 1) == "NOT"), at + 1
+        while middle < len(self.tokens) and self.word_at(middle) != "AND":
+            middle = max(middle, self.partners.get(middle, middle)) + 1
+        return [
+            (self.start_of_operand(operator), operator),
+            (at + 1, middle),
+            (middle + 1, self.compared_right(middle + 1)),
+        ]
+
+    def read_items(self, opened: int) -> list[Span]:
+        """Return the items of a list in brackets; a long run of literals is one."""
+        found, begun, place, closed = [], opened + 1, opened + 1, self.partners.get(opened, opened)
+        while place < closed:
+            if self.is_sign(place, ","):
+                found.append((begun, place))
+                begun = place + 1
+            place = max(place, self.partners.get(place, place)) + 1
+        found += [(begun, closed)] if closed > opened + 1 else []
+        return found
+
+    def case(self, at: int) -> Iterator[list[Span]]:
+        """Yield the values of CASE, and what it compares."""
+        begun, kind, place, end = at + 1, "CASE", at + 1, self.partners[at]
+        values: dict[str, list[Span]] = {"CASE": [], "WHEN": [], "THEN": [], "ELSE": []}
+        while place <= end:
+            word = self.word_at(place)
+            if place == end or (word in values and not self.is_name(place)):
+                values[kind] += [(begun, place)] if begun < place else []
+                begun, kind = place + 1, word
+            place = place + 1 if place == end else max(place, self.partners.get(place, place)) + 1
+        yield [*values["THEN"], *values["ELSE"]]
+        if values["CASE"]:
+            yield [*values["CASE"], *values["WHEN"]]
+
+    def is_asked(self, span: Span, *, is_nested: bool) -> bool:
+        """Return whether the type of an operand has to be asked: it is computed, or may be a column of a query."""
+        start, stop = span
+        is_column = all(self.kind(at) in {Kind.WORD, Kind.NAME} or self.is_sign(at, ".") for at in range(start, stop))
+        is_literal = all(
+            self.kind(at) in {Kind.NUMBER, Kind.STRING, Kind.LITERALS} or self.text(at) in "-+,"
+            for at in range(start, stop)
+        )
+        return not is_literal and (is_nested or not is_column)
+
+    def is_in_window(self, at: int) -> bool:
+        """Return whether the bracket around a token is that of OVER, or of a window with a name."""
+        opened = at
+        while opened >= 0 and not self.is_sign(opened, "("):
+            opened = (self.partners.get(opened, opened) if self.text(opened) in ")]}" else opened) - 1
+        return self.word_at(opened - 1) == "OVER" or (
+            self.word_at(opened - 1) == "AS" and (self.word_at(opened - 3) == "WINDOW" or self.is_sign(opened - 3, ","))
+        )
+
+    def ends(self, at: int) -> int:
+        """Return the token after an expression in brackets or a list."""
+        while at < len(self.tokens) and not (self.kind(at) is Kind.SIGN and self.text(at) in ",)"):
+            if self.word_at(at) == "ORDER":
+                break
+            at = max(at, self.partners.get(at, at)) + 1
+        return at
+
+    def keys(self, at: int) -> Iterator[Span]:
+        """Yield the keys of PARTITION BY or ORDER BY that begin at a token."""
+        begun = at
+        while at < len(self.tokens):
+            ends = (self.kind(at) is Kind.SIGN and self.text(at) in ",)") or (
+                self.word_at(at) in _AFTER_KEY and not self.is_name(at)
+            )
+            if ends and begun < at:
+                yield begun, at
+            while ends and self.word_at(at) in _MODIFIERS:
+                at += 1
+            if ends and not self.is_sign(at, ","):
+                return
+            begun = at + 1 if ends else begun
+            at = max(at, self.partners.get(at, at)) + 1
+
+    def _is_sign_of_operator(self, at: int) -> bool:
+        return self.kind(at) is Kind.SIGN and self.text(at) in _SIGNS
+
+
+_MODIFIERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
+_AFTER_KEY = _MODIFIERS | {"ORDER", "ROWS", "RANGE", "GROUPS"}
+_SIGNS = frozenset("<>=!-@|&#~*+/%^?")

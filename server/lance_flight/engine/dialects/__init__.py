@@ -1,0 +1,1 @@
+"""Words and clauses of other systems, each written in the SQL that DataFusion reads."""

@@ -1,0 +1,617 @@
+"""Functions of the table that are computed here, by kernels of Arrow and numpy over whole columns.
+
+Those over the list of an aggregate (`mode_of(array_agg(a))`) are what Python's aggregates of DataFusion would be, which run row by row and
+count no memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha1
+from itertools import repeat
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+from rapidfuzz.distance import Jaro, JaroWinkler
+from rapidfuzz.process import cpdist
+
+from lance_flight.engine.functions import date_spans
+from lance_flight.engine.functions.bounded_functions import (
+    LEAST_BYTES,
+    MOST_BYTES,
+    MOST_BYTES_OF_A_ROW,
+    MOST_ELEMENTS,
+    MOST_SHORT,
+    MOST_SOUGHT,
+    Made,
+)
+from lance_flight.engine.functions.date_functions import moment_type
+from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
+from lance_flight.model.type_names import type_name
+
+Columns: TypeAlias = Sequence[pa.Array]
+_Result: TypeAlias = pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]
+_MOMENTS = pa.timestamp("us")
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentKind:
+    """Kind of an argument: which types it may have, and the type that they are cast to."""
+
+    name: str
+    fits: Callable[[pa.DataType], bool]
+    cast: Callable[[pa.DataType], pa.DataType]
+
+
+def _as(kind: pa.DataType) -> Callable[[pa.DataType], pa.DataType]:
+    return lambda _: kind
+
+
+def _countable(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a text, binary or list is counted."""
+    if types.is_null(kind) or is_string(kind):
+        return pa.utf8()
+    return pa.binary() if is_binary(kind) else kind
+
+
+def _printable(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a value is printed: a whole number, a double, or the text of anything else."""
+    if types.is_integer(kind):
+        return pa.int64()
+    return pa.float64() if types.is_floating(kind) or types.is_decimal(kind) else pa.utf8()
+
+
+_ANY = ArgumentKind("a value", lambda _: True, lambda kind: kind)
+_PRINTED = ArgumentKind("a value", lambda kind: not types.is_nested(kind) and not is_binary(kind), _printable)
+_TEXT = ArgumentKind("a text", is_string, _as(pa.utf8()))
+_WHOLE = ArgumentKind("a whole number", types.is_integer, _as(pa.int64()))
+_INTEGER = ArgumentKind("a whole number", types.is_integer, lambda kind: pa.int64() if types.is_null(kind) else kind)
+_NUMBER = ArgumentKind("a number", is_number, _as(pa.float64()))
+_MOMENT = ArgumentKind(
+    "a date or timestamp",
+    lambda kind: moment_type(kind) is not None and not types.is_time(kind),
+    lambda kind: _MOMENTS if types.is_null(kind) else kind,
+)
+_MOMENT_OR_NUMBER = ArgumentKind(
+    "a timestamp or a whole number", lambda kind: types.is_integer(kind) or _MOMENT.fits(kind), _MOMENT.cast
+)
+_DAYS = ArgumentKind(
+    "a whole number of days or an interval",
+    lambda kind: types.is_integer(kind) or types.is_interval(kind),
+    lambda kind: date_spans.INTERVAL if types.is_interval(kind) or types.is_null(kind) else pa.int64(),
+)
+_LIST = ArgumentKind(
+    "a list", is_list, lambda kind: pa.list_(pa.null()) if types.is_null(kind) else pa.list_(kind.value_type)
+)
+_NUMBERS = ArgumentKind(
+    "a list of numbers", lambda kind: is_list(kind) and is_number(kind.value_type), _as(pa.list_(pa.float64()))
+)
+_COUNTED = ArgumentKind(
+    "a text, binary or list", lambda kind: is_string(kind) or is_binary(kind) or is_list(kind), _countable
+)
+_BINARY = ArgumentKind(
+    "a text or binary",
+    lambda kind: is_string(kind) or is_binary(kind),
+    lambda kind: pa.binary() if is_binary(kind) else pa.utf8(),
+)
+_BYTES = ArgumentKind(
+    "a text, binary or whole number",
+    lambda kind: is_string(kind) or is_binary(kind) or types.is_integer(kind),
+    lambda kind: pa.int64() if types.is_integer(kind) else pa.binary() if is_binary(kind) else pa.utf8(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedFunction:
+    """A function: the kinds of its arguments (the last of which may repeat), the type of what it gives, and its values.
+
+    One that `grows` gives values that are longer than its arguments, which count with those of the statement's other calls.
+    """
+
+    kinds: tuple[ArgumentKind, ...]
+    gives: _Result
+    values: Callable[[Columns], pa.Array]
+    repeats: bool = False
+    grows: bool = False
+
+    def compute(self, word: str, columns: Columns, made: Made) -> pa.Array:
+        """Return its values, counted among those of the statement."""
+        values = self.values(columns)
+        made.check_bytes(word, values.nbytes, len(values))
+        return values
+
+    def result(self, word: str, given: Sequence[pa.DataType]) -> pa.DataType:
+        """Return the type of what it gives; `SqlError` where it takes no arguments of these types."""
+        kinds = self._kinds(len(given))
+        if len(kinds) != len(given) or not all(
+            types.is_null(kind) or argument.fits(kind) for argument, kind in zip(kinds, given, strict=True)
+        ):
+            got = ", ".join(type_name(kind) for kind in given) or "nothing"
+            raise SqlError(
+                f"{word} takes {', '.join(argument.name for argument in self.kinds)}{', …' * self.repeats}, got {got}"
+            )
+        pairs = zip(given, kinds, strict=True)
+        zones = {
+            getattr(argument, "tz", None) for argument, kind in pairs if kind is _MOMENT and not types.is_null(argument)
+        }
+        if len(zones) > 1:
+            named = " and ".join(sorted(zone or "none" for zone in zones))
+            raise SqlError(f"{word} takes moments of one zone, got those of {named}; write AT TIME ZONE behind one")
+        return self.gives(given) if callable(self.gives) else self.gives
+
+    def signature(self, given: Sequence[pa.DataType]) -> Sequence[pa.DataType]:
+        """Return the types that arguments are cast to."""
+        kinds = self._kinds(len(given))
+        if len(kinds) != len(given) or any(types.is_struct(kind) for kind in given):
+            return given
+        fits = [types.is_null(kind) or argument.fits(kind) for argument, kind in zip(kinds, given, strict=True)]
+        return [argument.cast(kind) if fit else kind for argument, kind, fit in zip(kinds, given, fits, strict=True)]
+
+    def _kinds(self, count: int) -> tuple[ArgumentKind, ...]:
+        return self.kinds + (self.kinds[-1],) * max(0, count - len(self.kinds)) * self.repeats
+
+
+# --- texts
+
+
+def _length(columns: Columns) -> pa.Array:
+    (column,) = columns
+    if is_list(column.type):
+        return pc.list_value_length(column).cast(pa.int64())
+    return (pc.utf8_length(column) if types.is_string(column.type) else pc.binary_length(column)).cast(pa.int64())
+
+
+def _by_pattern(columns: Columns, compute: Callable[[pa.Array, str, int], pa.Array], kind: pa.DataType) -> pa.Array:
+    """Compute a function of texts and patterns, which are one in most columns, and numbers of groups."""
+    texts, patterns, *groups = columns
+    numbers = groups[0] if groups else pa.array(np.zeros(len(texts), np.int64))
+    keys = pa.table({"pattern": patterns, "group": numbers}).group_by(["pattern", "group"]).aggregate([]).to_pylist()
+    if len(keys) == 1:
+        pattern, group = keys[0]["pattern"], keys[0]["group"]
+        return pa.nulls(len(texts), kind) if None in {pattern, group} else _check(compute, texts, pattern, group)
+    found = pa.nulls(len(texts), kind)
+    for key in keys:
+        among = pc.and_(pc.equal(patterns, key["pattern"]), pc.equal(numbers, key["group"])).fill_null(fill_value=False)
+        if pc.any(among).as_py():
+            made = _check(compute, texts.filter(among), key["pattern"], key["group"])
+            found = pa.concat_arrays([found.filter(pc.invert(among)), made]).take(_places(among))
+    return found
+
+
+def _places(among: pa.Array) -> pa.Array:
+    """Return where each row is, once those that are marked stand behind all others."""
+    marked = among.to_numpy(zero_copy_only=False)
+    return pa.array(np.where(marked, np.cumsum(marked) - 1 + (~marked).sum(), np.cumsum(~marked) - 1))
+
+
+def _check(compute: Callable[[pa.Array, str, int], pa.Array], texts: pa.Array, pattern: str, group: int) -> pa.Array:
+    try:
+        return compute(texts, pattern, group)
+    except pa.ArrowInvalid as exc:
+        raise SqlError(f"the pattern {pattern[:60]!r}: {exc}") from exc
+
+
+_GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<\w+>", re.DOTALL)
+
+
+def _with_one_group(pattern: str, group: int) -> str:
+    """Return a pattern whose group of a number, or which itself for 0, is its only group."""
+    number = 0
+
+    def rewritten(found: re.Match[str]) -> str:
+        nonlocal number
+        if not found[0].startswith("("):
+            return found[0]
+        number += 1
+        return "(?P<part>" if number == group else "(?:"
+
+    new = _GROUP.sub(rewritten, pattern)
+    if not 0 <= group <= number:
+        raise SqlError(f"the pattern {pattern[:60]!r} has {number} groups, got number {group}")
+    return new if group else f"(?P<part>{new})"
+
+
+def _extract(texts: pa.Array, pattern: str, group: int) -> pa.Array:
+    found = pc.struct_field(pc.extract_regex(texts, _with_one_group(pattern, group)), "part")
+    return pc.if_else(texts.is_null(), pa.scalar(None, pa.utf8()), found.fill_null(""))
+
+
+_BEGIN, _END = "\x01", "\x02"
+
+
+def _all_extracted(texts: pa.Array, pattern: str, group: int) -> pa.Array:
+    """Return all matches: they are put between marks, at which the texts are split."""
+    _check_parts(texts)
+    if pc.any(pc.match_substring_regex(texts, f"[{_BEGIN}{_END}]")).as_py():
+        raise SqlError("regexp_extract_all takes no texts with the characters 1 and 2")
+    marked = pc.replace_substring_regex(texts, _with_one_group(pattern, group), f"{_BEGIN}\\1{_END}")
+    parts = pc.split_pattern(marked, _BEGIN)
+    counts = pc.list_value_length(parts).fill_null(1).to_numpy() - 1
+    flat = parts.flatten()
+    lengths = np.maximum(pc.list_value_length(parts).fill_null(0).to_numpy(), 0)
+    is_first = np.zeros(len(flat), bool)
+    is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    matches = pc.list_element(pc.split_pattern(flat.filter(pa.array(~is_first)), _END, max_splits=1), 0)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), matches, mask=texts.is_null())
+
+
+def _split(texts: pa.Array, pattern: str, _: int) -> pa.Array:
+    _check_parts(texts)
+    return pc.split_pattern_regex(texts, pattern)
+
+
+def _check_parts(texts: pa.Array) -> None:
+    """Refuse texts each character of which may become an item of a list, if they are too long together."""
+    size, most = pc.sum(pc.binary_length(texts)).as_py() or 0, max(MOST_ELEMENTS // 4, len(texts) * MOST_SHORT)
+    if size > most:
+        raise LimitExceeded(f"texts of {size} bytes at once are searched for all matches; expected at most {most}")
+
+
+def _without_accents(columns: Columns) -> pa.Array:
+    apart = pc.utf8_normalize(columns[0], "NFD")
+    return pc.utf8_normalize(pc.replace_substring_regex(apart, r"\p{Mn}", ""), "NFC")
+
+
+_SAFE = np.zeros(256, bool)
+_SAFE[[ord(sign) for sign in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"]] = True
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def _buffers(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the bytes of texts, and their offsets."""
+    column = pa.concat_arrays([column])
+    offsets = np.frombuffer(column.buffers()[1] or b"\0\0\0\0", np.int32)[
+        column.offset : column.offset + len(column) + 1
+    ]
+    data = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return data, offsets.astype(np.int64) - offsets[0]
+
+
+def _of_bytes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], column: pa.Array) -> pa.Array:
+    valid = None if not column.null_count else pa.array(column.is_valid().to_numpy(zero_copy_only=False)).buffers()[1]
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.utf8(), len(column), buffers)
+
+
+def _in_halves(compute: Callable[[pa.Array], pa.Array], columns: Columns) -> pa.Array:
+    """Compute a function of bytes, whose arrays of numbers take many times their memory, for some rows at a time."""
+    (column,) = columns
+    size = 0 if types.is_integer(column.type) else pc.sum(pc.binary_length(column)).as_py() or 0
+    if size > max(LEAST_BYTES, len(column) * MOST_BYTES_OF_A_ROW) // _MOST_SIGNS:
+        raise LimitExceeded(f"texts of {size} bytes at once; expected shorter ones")
+    if size <= _HALVED or len(column) == 1:
+        return compute(column)
+    half = len(column) // 2
+    return pa.concat_arrays([_in_halves(compute, [part]) for part in (column[:half], column[half:])])
+
+
+_MOST_SIGNS, _HALVED = 3, 1 << 22
+"""Characters that are written for one byte, and bytes that are computed at once."""
+
+
+def _url_encoded(column: pa.Array) -> pa.Array:
+    data, offsets = _buffers(column)
+    unsafe = ~_SAFE[data]
+    ends = np.concatenate([[0], np.cumsum(1 + 2 * unsafe)])
+    made = np.empty(ends[-1], np.uint8)
+    places = ends[:-1]
+    made[places] = np.where(unsafe, ord("%"), data)
+    made[places[unsafe] + 1], made[places[unsafe] + 2] = _HEX[data[unsafe] >> 4], _HEX[data[unsafe] & 15]
+    return _of_bytes(made, ends[offsets], column)
+
+
+def _url_decoded(column: pa.Array) -> pa.Array:
+    data, offsets = _buffers(column)
+    values = _VALUES[np.concatenate([data, [0, 0]])]
+    first, second = values[1:-1], values[2:]
+    is_coded = (data == ord("%")) & (first >= 0) & (second >= 0)
+    is_coded &= np.arange(len(data)) + 2 < np.repeat(offsets[1:], np.diff(offsets))
+    places = np.flatnonzero(is_coded)
+    kept = np.ones(len(data), bool)
+    kept[places + 1] = kept[places + 2] = False
+    made = data.copy()
+    made[places] = first[places] * 16 + second[places]
+    found = _of_bytes(made[kept], np.concatenate([[0], np.cumsum(kept)])[offsets], column)
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as exc:
+        raise SqlError(f"url_decode gives no text: {exc}") from exc
+    return found
+
+
+_VALUES = np.full(256, -1, np.int16)
+_VALUES[[*b"0123456789ABCDEFabcdef"]] = [*range(16), *range(10, 16)]
+
+
+def _hexadecimal(column: pa.Array) -> pa.Array:
+    if types.is_integer(column.type):
+        digits = np.frombuffer(column.fill_null(0).to_numpy().astype(">i8").tobytes(), np.uint8).reshape(len(column), 8)
+        digits = np.stack([digits >> 4, digits & 15], 2).reshape(len(column), 16)
+        first = np.where(digits.any(1), (digits > 0).argmax(1), 15)
+        shown = np.arange(16) >= first[:, None]
+        return _of_bytes(_HEX[digits[shown]], np.concatenate([[0], np.cumsum(16 - first)]), column)
+    data, offsets = _buffers(column)
+    return _of_bytes(np.stack([_HEX[data >> 4], _HEX[data & 15]], 1).reshape(-1), offsets * 2, column)
+
+
+def _sha1(columns: Columns) -> pa.Array:
+    hashed = [
+        None if value is None else sha1(value, usedforsecurity=False).hexdigest()
+        for value in columns[0].cast(pa.binary()).to_pylist()
+    ]
+    return pa.array(hashed, pa.utf8())
+
+
+def _format_values(write: Callable[[str, Sequence[Any]], str], columns: Columns) -> pa.Array:
+    """Return values written by a pattern of Python, which `function_table` has checked; NULL where a value is."""
+    patterns, *values = columns
+    kept = pc.unique(patterns).to_pylist()
+    rows = [column.to_pylist() for column in values]
+    made: list[str | None]
+    try:
+        if len(kept) == 1 and kept[0] is not None and not any(column.null_count for column in values):
+            made = (
+                [write(kept[0], row) for row in zip(*rows, strict=True)]
+                if rows
+                else [write(kept[0], ())] * len(patterns)
+            )
+        else:
+            made = [
+                None if pattern is None or None in row else write(pattern, row)
+                for pattern, row in zip(
+                    patterns.to_pylist(), zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)
+                )
+            ]
+    except (TypeError, ValueError, IndexError, OverflowError) as exc:
+        raise SqlError(f"the values do not fit the pattern {kept[0]!r}: {exc}") from exc
+    if sum(len(text) for text in made if text) > MOST_BYTES:
+        raise LimitExceeded(f"texts of more than {MOST_BYTES} characters at once; expected fewer")
+    return pa.array(made, pa.utf8())
+
+
+def _codes(column: pa.Array) -> npt.NDArray[Any]:
+    """Return the characters of texts as rows of a matrix, 0 behind their ends."""
+    width = _longest(column)
+    padded = pc.utf8_rpad(column.fill_null(""), width, "\0") if width else column
+    joined = "".join(padded.to_pylist()) if width else ""
+    codes = np.frombuffer(joined.encode("utf-32-le"), np.int32).reshape(len(column), width)
+    return codes.astype(np.int16) if codes.max(initial=0) < 1 << 15 else codes
+
+
+def _longest(column: pa.Array) -> int:
+    return pc.max(pc.utf8_length(column)).as_py() or 0
+
+
+def _in_parts(compute: Callable[[Columns], pa.Array], columns: Columns) -> pa.Array:
+    """Compute a function of characters for so many rows at a time as a matrix of a bounded size has."""
+    widths = [_longest(column) for column in columns]
+    if max(widths) > MOST_SOUGHT or len(columns[0]) * widths[0] * widths[-1] > _MOST_PAIRS:
+        raise LimitExceeded(
+            f"{len(columns[0])} texts of up to {max(widths)} characters; expected at most {MOST_SOUGHT}, and shorter ones of many"
+        )
+    rows = max(1, _CODES // (max(widths) + 1))
+    parts = [compute([column.slice(start, rows) for column in columns]) for start in range(0, len(columns[0]), rows)]
+    return pa.chunked_array(parts).combine_chunks() if parts else compute(columns)
+
+
+_CODES, _MOST_PAIRS = 1 << 16, 4_000_000_000
+"""Characters of a matrix, and pairs of characters that one call compares in one batch."""
+
+
+def _soundex(columns: Columns) -> pa.Array:
+    (column,) = columns
+    letters = _codes(pc.replace_substring_regex(pc.ascii_upper(column), "[^A-Z]", ""))
+    digits = _SOUNDS[np.where(letters > 0, letters - ord("A"), 26)]
+    made = np.full((len(column), 4), ord("0"), np.uint8)
+    filled = np.zeros(len(column), np.int64)
+    before = np.zeros(len(column), np.int8)
+    for place in range(letters.shape[1]):
+        digit = digits[:, place]
+        is_first = (filled == 0) & (letters[:, place] > 0)
+        made[is_first, 0] = letters[is_first, place]
+        is_new = ~is_first & (digit > 0) & (digit != before) & (filled < 4) & (filled > 0)  # noqa: PLR2004 - the code's letters
+        made[is_new, filled[is_new]] = digit[is_new] + ord("0")
+        filled += is_first | is_new
+        before = digit
+    texts = [row.tobytes().decode() for row in made]
+    found = pa.array(["" if not count else text for text, count in zip(texts, filled.tolist(), strict=True)], pa.utf8())
+    return pc.if_else(column.is_null(), pa.scalar(None, pa.utf8()), found)
+
+
+_SOUNDS = np.array([int(sign) for sign in "01230120022455012623010202"] + [0], np.int8)
+
+
+def _alike(columns: Columns, likeness: Callable[..., float]) -> pa.Array:
+    """Compute how alike the texts of each row are; empty ones are alike to none."""
+    known = pc.and_(*(column.is_valid() for column in columns))
+    texts = [column.fill_null("") for column in columns]
+    found = cpdist(*(column.to_pylist() for column in texts), scorer=likeness, dtype=np.float64)
+    is_empty = pc.or_(*(pc.equal(column, "") for column in texts))
+    return pc.if_else(known, pc.if_else(is_empty, 0.0, pa.array(found)), pa.scalar(None, pa.float64()))
+
+
+# --- lists of aggregates
+
+
+def _flat(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the elements of lists that are not NULL, the list of each, and how many each list has."""
+    elements, lists = pc.list_flatten(column), pc.list_parent_indices(column)
+    known = elements.is_valid()
+    elements, owners = elements.filter(known), lists.filter(known).to_numpy()
+    return elements, owners, np.bincount(owners, minlength=len(column))
+
+
+def _count_elements(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the different elements of each list in their order, the list of each, and how often it is there."""
+    elements, owners, _ = _flat(column)
+    groups = pa.table({"owner": owners, "value": elements}).group_by(["owner", "value"]).aggregate([([], "count_all")])
+    groups = groups.sort_by([("owner", "ascending"), ("value", "ascending")]).combine_chunks()
+    value = groups["value"].combine_chunks() if groups.num_rows else elements
+    return value, groups["owner"].to_numpy(), groups["count_all"].to_numpy()
+
+
+def _mode(columns: Columns) -> pa.Array:
+    values, owners, counts = _count_elements(columns[0])
+    order = np.lexsort((np.arange(len(owners)), -counts, owners))
+    firsts = order[np.unique(owners[order], return_index=True)[1]]
+    places = np.full(len(columns[0]), -1)
+    places[owners[firsts]] = firsts
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _histogram(columns: Columns) -> pa.Array:
+    values, owners, counts = _count_elements(columns[0])
+    sizes = np.bincount(owners, minlength=len(columns[0]))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    offsets = pc.if_else(pa.array([*(sizes == 0), False]), pa.scalar(None, pa.int32()), offsets)
+    return pa.MapArray.from_arrays(offsets, values, pa.array(counts, pa.int64()))
+
+
+def _histogram_type(given: Sequence[pa.DataType]) -> pa.DataType:
+    kind = _value_type(given)
+    return kind if types.is_null(kind) else pa.map_(kind, pa.int64())
+
+
+def _value_type(given: Sequence[pa.DataType]) -> pa.DataType:
+    return given[0].value_type if is_list(given[0]) else pa.null()
+
+
+def _quantile(columns: Columns) -> pa.Array:
+    elements, owners, sizes = _flat(columns[0])
+    shares = columns[1].fill_null(0).to_numpy(zero_copy_only=False)
+    if ((shares < 0) | (shares > 1)).any():
+        raise SqlError("quantile takes a share of the rows from 0 to 1")
+    table = pa.table({"owner": owners, "value": elements})
+    order = pc.sort_indices(table, [("owner", "ascending"), ("value", "ascending")]).to_numpy()
+    place = np.maximum(np.ceil(np.round(shares * sizes, 9)).astype(np.int64) - 1, 0)
+    starts = np.cumsum(sizes) - sizes
+    is_known = (sizes > 0) & columns[1].is_valid().to_numpy(zero_copy_only=False)
+    places = np.full(len(sizes), -1)
+    places[is_known] = order[(starts + place)[is_known]]
+    return elements.take(pa.array(places, mask=places < 0))
+
+
+def _moments_of(columns: Columns, least: int, compute: Callable[..., Any]) -> pa.Array:
+    """Compute a statistic of each list from the number of its elements and the sums of powers of their differences to the mean."""
+    elements, owners, sizes = _flat(columns[0])
+    values, count = elements.to_numpy(zero_copy_only=False), sizes.astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centred = values - (np.bincount(owners, values, len(count)) / count)[owners]
+        square = centred * centred
+        sums = (np.bincount(owners, array, len(count)) for array in (square, square * centred, square * square))
+        found = compute(count, *sums)
+    return pa.array(found, mask=(sizes < least) | ~np.isfinite(found))
+
+
+def _skewness(n: Any, second: Any, third: Any, _: Any) -> Any:
+    return np.sqrt(n * (n - 1)) / (n - 2) * (third / n) / (second / n) ** 1.5
+
+
+def _kurtosis(n: Any, second: Any, _: Any, fourth: Any) -> Any:
+    variance = second / (n - 1)
+    return n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)) * fourth / variance**2 - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
+
+
+def _entropy(columns: Columns) -> pa.Array:
+    _, owners, counts = _count_elements(columns[0])
+    sizes = np.bincount(owners, counts, len(columns[0]))
+    shares = counts / sizes[owners]
+    return pa.array(np.bincount(owners, -shares * np.log2(shares), len(sizes)) + 0.0)
+
+
+def _type_names(columns: Columns) -> pa.Array:
+    name = type_name(columns[0].type).replace("TIMESTAMP(6)", "TIMESTAMP").replace("TIMESTAMPTZ(6)", "TIMESTAMPTZ")
+    return pa.array(np.full(len(columns[0]), name, object), pa.utf8())
+
+
+def _bit_counts(columns: Columns) -> pa.Array:
+    (column,) = columns
+    numbers = column.fill_null(0).to_numpy()
+    bits = np.bitwise_count(numbers.view(f"u{numbers.itemsize}"))
+    return pa.array(bits.astype(np.int32), mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
+    {
+        "date_diff": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.compute_date_diff),
+        "date_span": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.spans),
+        "age": ComputedFunction((_MOMENT, _MOMENT), date_spans.INTERVAL, date_spans.ages),
+        "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
+        "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
+        "epoch": ComputedFunction((_MOMENT,), pa.float64(), date_spans.seconds_since_1970),
+        **{
+            name: ComputedFunction((_MOMENT,), pa.int64(), partial(date_spans.since_1970, size))
+            for name, size in date_spans.UNITS.items()
+        },
+        "epoch_ms": ComputedFunction(
+            (_MOMENT_OR_NUMBER,),
+            lambda given: _MOMENTS if types.is_integer(given[0]) else pa.int64(),
+            partial(date_spans.since_1970, 1_000),
+        ),
+        "make_timestamp": ComputedFunction((_WHOLE,) * 5 + (_NUMBER,), _MOMENTS, date_spans.made_timestamps),
+        "parse_moment": ComputedFunction(
+            (_TEXT, _TEXT), _MOMENTS, partial(date_spans.compute_strptime, is_strict=True)
+        ),
+        "try_parse_moment": ComputedFunction(
+            (_TEXT, _TEXT), _MOMENTS, partial(date_spans.compute_strptime, is_strict=False)
+        ),
+        "typeof": ComputedFunction((_ANY,), pa.utf8(), _type_names),
+        "bit_count": ComputedFunction((_INTEGER,), pa.int32(), _bit_counts),
+        "len": ComputedFunction((_COUNTED,), pa.int64(), _length),
+        "extract_regex": ComputedFunction(
+            (_TEXT, _TEXT, _WHOLE), pa.utf8(), lambda columns: _by_pattern(columns, _extract, pa.utf8())
+        ),
+        "extract_all_regex": ComputedFunction(
+            (_TEXT, _TEXT, _WHOLE),
+            pa.list_(pa.utf8()),
+            lambda columns: _by_pattern(columns, _all_extracted, pa.list_(pa.utf8())),
+        ),
+        "split_regex": ComputedFunction(
+            (_TEXT, _TEXT), pa.list_(pa.utf8()), lambda columns: _by_pattern(columns, _split, pa.list_(pa.utf8()))
+        ),
+        "strip_accents": ComputedFunction((_TEXT,), pa.utf8(), _without_accents),
+        "nfc_normalize": ComputedFunction((_TEXT,), pa.utf8(), lambda columns: pc.utf8_normalize(columns[0], "NFC")),
+        "url_encode": ComputedFunction((_TEXT,), pa.utf8(), partial(_in_halves, _url_encoded), grows=True),
+        "url_decode": ComputedFunction((_TEXT,), pa.utf8(), partial(_in_halves, _url_decoded)),
+        "hex": ComputedFunction((_BYTES,), pa.utf8(), partial(_in_halves, _hexadecimal), grows=True),
+        "format_text": ComputedFunction(
+            (_TEXT, _PRINTED),
+            pa.utf8(),
+            partial(_format_values, lambda pattern, row: pattern.format(*row)),
+            repeats=True,
+            grows=True,
+        ),
+        "print_text": ComputedFunction(
+            (_TEXT, _PRINTED),
+            pa.utf8(),
+            partial(_format_values, lambda pattern, row: pattern % tuple(row)),
+            repeats=True,
+            grows=True,
+        ),
+        "sha1": ComputedFunction((_BINARY,), pa.utf8(), _sha1),
+        "soundex": ComputedFunction((_TEXT,), pa.utf8(), partial(_in_parts, _soundex)),
+        "jaro_similarity": ComputedFunction(
+            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=Jaro.similarity))
+        ),
+        "jaro_winkler_similarity": ComputedFunction(
+            (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=JaroWinkler.similarity))
+        ),
+        "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
+        "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),
+        "quantile_of": ComputedFunction((_LIST, _NUMBER), _value_type, _quantile),
+        "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=3, compute=_skewness)),
+        "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=4, compute=_kurtosis)),
+        "entropy_of": ComputedFunction((_LIST,), pa.float64(), _entropy),
+    }
+)
+"""Functions by the names that macros, or clients, call them by."""

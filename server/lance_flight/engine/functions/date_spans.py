@@ -1,0 +1,296 @@
+"""Spans between moments, moments of numbers and of texts, and numbers of moments, for every moment of a column.
+
+Of a moment with a zone, days and longer units are those of its local time. PostgreSQL and DuckDB give the same spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lance_flight.engine.functions.date_functions import first_days, moments_as
+from lance_flight.errors import SqlError
+from lance_flight.model.zones import TICKS, UTC, zone_of
+
+Integers = npt.NDArray[np.int64]
+
+MICROSECONDS, INTERVAL = pa.timestamp("us"), pa.month_day_nano_interval()
+_SECOND, _DAY = 10**6, 86_400 * 10**6
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+_SIZES = {"week": 7 * _DAY, "day": _DAY, "hour": 3_600 * _SECOND, "minute": 60 * _SECOND}
+_SIZES |= {"second": _SECOND, "millisecond": 1_000, "microsecond": 1}
+_COUNTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
+    {
+        "year": pc.years_between,
+        "quarter": pc.quarters_between,
+        "month": lambda a, b: pc.add(pc.multiply(pc.years_between(a, b), 12), pc.subtract(pc.month(b), pc.month(a))),
+        "day": pc.days_between,
+        "hour": pc.hours_between,
+        "minute": pc.minutes_between,
+        "second": pc.seconds_between,
+        "millisecond": pc.milliseconds_between,
+    }
+)
+"""What Arrow counts of moments without a zone."""
+_ON_THE_CLOCK = frozenset([*_MONTHS, "week", "day"])
+_PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+_MOST_DAYS, _SECONDS_OF_MONTH = 10**6, 31 * 86_400
+
+
+def _microseconds(column: pa.Array, *, is_local: bool) -> Integers:
+    """Return moments as microseconds since 1970, by the clock of their zone or by UTC."""
+    kind = column.type if types.is_timestamp(column.type) else MICROSECONDS
+    ticks = moments_as(column, kind).view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    per_second = TICKS[kind.unit]
+    micros: Integers = ticks // (per_second // _SECOND) if per_second > _SECOND else ticks * (_SECOND // per_second)
+    zone = zone_of(kind) or UTC
+    if not is_local or zone is UTC:
+        return micros
+    seconds = micros // _SECOND
+    return micros + (zone.local(seconds) - seconds) * _SECOND
+
+
+def _nulls(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns]))
+
+
+def _months_of(micros: Integers) -> tuple[Integers, Integers]:
+    """Return the months since 1970 of moments, and the microseconds of each since its month began."""
+    months: Integers = (micros // _DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    return months, micros - first_days(months) * _DAY
+
+
+def _last_days(months: Integers) -> Integers:
+    """Return the number of days of each month."""
+    return first_days(months + 1) - first_days(months)
+
+
+def _count_starts(unit: str, a: pa.Array, b: pa.Array) -> Integers:
+    """Return the starts of a unit between moments."""
+    if unit in _COUNTED and getattr(a.type, "tz", None) is None is getattr(b.type, "tz", None):
+        moments = (moments_as(each, MICROSECONDS) for each in (a, b))
+        return np.asarray(_COUNTED[unit](*moments).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    first, last = (_microseconds(each, is_local=unit in _ON_THE_CLOCK) for each in (a, b))
+    if unit in _MONTHS:
+        (first, _), (last, _) = _months_of(first), _months_of(last)
+        return last // _MONTHS[unit] - first // _MONTHS[unit]
+    if unit == "week":  # seven days from the first moment, as in DuckDB
+        return _towards_zero(last // _DAY - first // _DAY, 7)
+    return last // _SIZES[unit] - first // _SIZES[unit]
+
+
+def _whole(unit: str, a: pa.Array, b: pa.Array) -> Integers:
+    """Return the whole units between moments."""
+    first, last = (_microseconds(value, is_local=unit in _ON_THE_CLOCK) for value in (a, b))
+    if unit not in _MONTHS:
+        return _towards_zero(last - first, _SIZES[unit])
+    return _towards_zero(_months_between(first, last), _MONTHS[unit])
+
+
+def _towards_zero(values: Integers, size: int) -> Integers:
+    return np.asarray(np.sign(values) * (np.abs(values) // size))
+
+
+def _months_between(first: Integers, last: Integers) -> Integers:
+    """Return the whole months between moments; from the 31st to the last day of a shorter month is one."""
+    (begun, since), (ended, until) = _months_of(first), _months_of(last)
+    months = ended - begun
+    is_end = (
+        (until // _DAY + 1 == _last_days(ended)) & (since // _DAY >= until // _DAY) & (until % _DAY >= since % _DAY)
+    )
+    is_begin = (
+        (since // _DAY + 1 == _last_days(begun)) & (until // _DAY >= since // _DAY) & (since % _DAY >= until % _DAY)
+    )
+    months -= (months > 0) & (until < since) & ~is_end
+    months += (months < 0) & (until > since) & ~is_begin
+    return months
+
+
+def _spans(compute: Callable[[str, pa.Array, pa.Array], Integers], columns: Sequence[pa.Array]) -> pa.Array:
+    missing = _nulls(columns)
+    unit = columns[0][0].as_py() if len(columns[0]) else None
+    if unit is not None and pc.all(pc.equal(columns[0], unit)).as_py() and not columns[0].null_count:
+        return pa.array(_known_value(compute, unit, columns[1:]), mask=missing)
+    units, counts = columns[0].dictionary_encode(), np.zeros(len(columns[0]), np.int64)
+    codes = units.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    for number, unit in enumerate(units.dictionary.to_pylist()):
+        among = codes == number
+        counts[among] = _known_value(compute, unit, [column.filter(pa.array(among)) for column in columns[1:]])
+    return pa.array(counts, mask=missing)
+
+
+def _known_value(
+    compute: Callable[[str, pa.Array, pa.Array], Integers], unit: str, columns: Sequence[pa.Array]
+) -> Integers:
+    if unit not in _MONTHS and unit not in _SIZES:
+        raise SqlError(f"date_diff knows no unit {unit!r}; expected {', '.join([*_MONTHS, *_SIZES])}")
+    return compute(unit, *columns)
+
+
+def compute_date_diff(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute date_diff.
+
+    >>> days = [pa.array([datetime(2024, 1, 31)]), pa.array([datetime(2024, 2, 1)])]
+    >>> compute_date_diff([pa.array(["month"]), *days]).to_pylist(), spans([pa.array(["month"]), *days]).to_pylist()
+    ([1], [0])
+    """
+    return _spans(_count_starts, columns)
+
+
+def spans(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute date_sub of two moments: whole units."""
+    return _spans(_whole, columns)
+
+
+def ages(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute age: from the second moment to the first one in months, then days, then times, each of one sign."""
+    missing = _nulls(columns)
+    last, first = (_microseconds(column, is_local=True) for column in columns)
+    is_back = last < first
+    early, late = np.minimum(first, last), np.maximum(first, last)
+    (begun, since), (ended, until) = _months_of(early), _months_of(late)
+    months, days, rest = ended - begun, until // _DAY - since // _DAY, until % _DAY - since % _DAY
+    days, rest = days - (rest < 0), rest + (rest < 0) * _DAY
+    # The days that are borrowed are those of the earlier moment's month.
+    months, days = months - (days < 0), days + (days < 0) * _last_days(begun)
+    sign = np.where(is_back, -1, 1)
+    found = np.zeros(len(missing), _PARTS)
+    found["months"], found["days"], found["nanoseconds"] = months * sign, days * sign, rest * sign * 1_000
+    return _intervals(found, missing)
+
+
+def _intervals(found: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> pa.Array:
+    valid = pa.array(~missing).buffers()[1]
+    return pa.Array.from_buffers(INTERVAL, len(found), [valid, pa.py_buffer(found.tobytes())])
+
+
+def months_between(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute Spark's months_between: whole months between last days and equal days, else parts of 31 days, to eight digits."""
+    last, first = (_microseconds(column, is_local=True) for column in columns)
+    (begun, since), (ended, until) = _months_of(first), _months_of(last)
+    is_whole = since // _DAY == until // _DAY
+    is_whole |= (since // _DAY + 1 == _last_days(begun)) & (until // _DAY + 1 == _last_days(ended))
+    parts = np.where(is_whole, 0, (until - since) / _SECOND / _SECONDS_OF_MONTH)
+    return pa.array(np.round(ended - begun + parts, 8), mask=_nulls(columns))
+
+
+def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute epoch."""
+    return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=_nulls(columns))
+
+
+def since_1970(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute epoch_ms, epoch_us and epoch_ns; epoch_ms of numbers is their timestamp."""
+    (column,) = columns
+    if types.is_integer(column.type):
+        return pc.multiply_checked(column.cast(pa.int64()), _SECOND // per_second).view(MICROSECONDS)
+    if types.is_timestamp(column.type) and TICKS[column.type.unit] >= per_second:
+        return _divide(column.view(pa.int64()), TICKS[column.type.unit] // per_second)
+    micros = pa.array(_microseconds(column, is_local=False), mask=_nulls(columns))
+    return (
+        _divide(micros, _SECOND // per_second)
+        if per_second <= _SECOND
+        else pc.multiply_checked(micros, per_second // _SECOND)
+    )
+
+
+def _divide(column: pa.Array, size: int) -> pa.Array:
+    return pa.array(column.fill_null(0).to_numpy() // size, mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def days_of(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return whole numbers as intervals of days, and intervals as they are."""
+    (column,) = columns
+    if types.is_interval(column.type):
+        return column
+    days = column.cast(pa.int64()).fill_null(0).to_numpy()
+    if (np.abs(days) >= 2**31).any():
+        raise SqlError("a number of days is beyond 2147483647")
+    found = np.zeros(len(days), _PARTS)
+    found["days"] = days
+    return _intervals(found, _nulls(columns))
+
+
+def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute make_timestamp; `SqlError` for parts that are no moment."""
+    missing = _nulls(columns)
+    year, month, day, hour, minute = (column.fill_null(1).to_numpy() for column in columns[:5])
+    second = np.round(columns[5].fill_null(0).to_numpy() * _SECOND).astype(np.int64)
+    months = (year - 1970) * 12 + month - 1
+    is_right = (np.abs(year) < 290_000) & (month >= 1) & (month <= 12) & (day >= 1)  # noqa: PLR2004 - the calendar
+    is_right &= (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60) & (second >= 0) & (second < 60 * _SECOND)  # noqa: PLR2004
+    is_right &= day <= _last_days(np.where(is_right, months, 0))
+    if not (is_right | missing).all():
+        place = int(np.argmin(is_right | missing))
+        parts = ", ".join(str(column[place].as_py()) for column in columns)
+        raise SqlError(f"make_timestamp({parts}) is no moment")
+    days = first_days(np.where(missing, 0, months)) + day - 1
+    micros = days * _DAY + (hour * 60 + minute) * 60 * _SECOND + second
+    return pa.array(micros, mask=missing).view(MICROSECONDS)
+
+
+def compute_strptime(columns: Sequence[pa.Array], *, is_strict: bool) -> pa.Array:
+    """Compute strptime of texts and patterns; `SqlError` for another text, or NULL where it is not strict.
+
+    Arrow reads texts of one pattern without fractions and zones. It makes the first of March of the 30th of February: moments that may
+    be such are written again, and what is not as it was is read by Python.
+    """
+    texts, patterns = columns
+    kept = pc.unique(patterns).to_pylist()
+    moments = pa.nulls(len(texts), MICROSECONDS)
+    left = np.arange(len(texts))
+    if len(kept) == 1 and kept[0] is not None and _PLAIN.issuperset(_letters(kept[0])):
+        moments = pc.strptime(texts, kept[0], "us", error_is_null=True)
+        is_odd = (moments.is_null().to_numpy(zero_copy_only=False)) | pc.less(pc.day(moments), 4).fill_null(
+            fill_value=True
+        ).to_numpy(zero_copy_only=False)
+        if "%S" in kept[0]:
+            is_odd |= pc.equal(pc.second(moments), 0).fill_null(fill_value=True).to_numpy(zero_copy_only=False)
+        left = np.flatnonzero(is_odd)
+        again = pc.strftime(moments.take(pa.array(left)).cast(pa.timestamp("s"), safe=False), kept[0], locale="C")
+        is_same = pc.equal(again, texts.take(pa.array(left))).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+        left = left[~is_same & texts.is_valid().to_numpy(zero_copy_only=False)[left]]
+    if not len(left):
+        return moments
+    rows = pa.array(left)
+    found = [
+        None if text is None or pattern is None else _moment(text, pattern, is_strict=is_strict)
+        for pattern, text in zip(patterns.take(rows).to_pylist(), texts.take(rows).to_pylist(), strict=True)
+    ]
+    ticks = moments.view(pa.int64()).fill_null(0).to_numpy().copy()
+    missing = moments.is_null().to_numpy(zero_copy_only=False).copy()
+    ticks[left] = pa.array(found, MICROSECONDS).view(pa.int64()).fill_null(0).to_numpy()
+    missing[left] = [each is None for each in found]
+    return pa.array(ticks, mask=missing).view(MICROSECONDS)
+
+
+def _letters(pattern: str) -> list[str]:
+    return [part[:1] for part in pattern.replace("%%", "").split("%")[1:]]
+
+
+_PLAIN = frozenset("YmdHMS")
+_PYTHONS = {"%-": "%", "%6f": "%f", "%F": "%Y-%m-%d", "%T": "%H:%M:%S"}
+"""Letters that Python has not, in its own."""
+
+
+def _moment(text: str, pattern: str, *, is_strict: bool) -> datetime | None:
+    for ours, pythons in _PYTHONS.items():
+        pattern = pattern.replace(ours, pythons)
+    try:
+        moment = datetime.strptime(text, pattern)  # noqa: DTZ007 - a timestamp without a zone is meant
+    except ValueError as exc:
+        if not is_strict:
+            return None
+        raise SqlError(f"{text[:60]!r} is no moment of the pattern {pattern!r}: {exc}") from exc
+    return moment if moment.tzinfo is None else (moment - moment.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
+
+
+UNITS: Mapping[str, int] = MappingProxyType({"epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9})

@@ -1,0 +1,222 @@
+"""Sums, differences and products of integers that may leave their type, where DataFusion 55 wraps: 9223372036854775807 + 1 is negative.
+
+The ranges of columns are those of their types, and literals and many functions have narrow ones, so most statements have no such
+operator. The others are planned with operators that refuse a result beyond BIGINT (`engine.compat.checked_arithmetic`). Unnecessary with a
+release in which https://github.com/apache/datafusion/issues/3520 is solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from datafusion import Expr, LogicalPlan, SessionContext
+
+from lance_flight.engine.plans.nodes import expressions_of, operands_of
+
+_COUNT = (0, 2**53)
+_SMALL = (-(2**31), 2**31 - 1)
+_SMALL_FUNCTIONS = frozenset(
+    [
+        *(
+            "date_part",
+            "character_length",
+            "length",
+            "char_length",
+            "octet_length",
+            "bit_length",
+            "ascii",
+            "strpos",
+            "instr",
+        ),
+        *(
+            "array_length",
+            "cardinality",
+            "levenshtein",
+            "find_in_set",
+            "array_ndims",
+            "array_position",
+            "murmur3",
+            "sign",
+        ),
+    ]
+)
+_COUNTS = frozenset(["count", "row_number", "rank", "dense_rank", "ntile", "approx_distinct", "regexp_count"])
+_ONE_OF = frozenset(
+    ["coalesce", "nullif", "greatest", "least", "min", "max", "lag", "lead", "first_value", "last_value", "nth_value"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Range of the integers of an expression, and the width of its type in bits."""
+
+    low: int
+    high: int
+    bits: int = 64
+
+    def is_within(self) -> bool:
+        """Return whether its type holds all of it."""
+        most: int = 2 ** (self.bits - 1)
+        return -most <= self.low and self.high < most
+
+    def __or__(self, other: _Range) -> _Range:
+        return _Range(min(self.low, other.low), max(self.high, other.high), max(self.bits, other.bits))
+
+
+_ANY = _Range(-(2**63), 2**63 - 1)
+
+
+def may_overflow(context: SessionContext, plan: LogicalPlan) -> bool:
+    """Return whether an operator or a sum of a plan, not yet optimised, may give an integer beyond its type."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        below = node.inputs()
+        waiting += below
+        expressions = expressions_of(node)
+        if any(_has_arithmetic(expression) for expression in expressions):
+            columns = _columns(context, below)
+            if any(_overflows(expression, columns) for expression in expressions):
+                return True
+    return False
+
+
+def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[str, _Range]:
+    """Return the ranges of the integer columns that operators read, by their names without relations."""
+    found: dict[str, _Range] = {}
+    for expression in below:
+        for field in context.create_dataframe_from_logical_plan(expression).schema():
+            if pa.types.is_integer(field.type):
+                bits = field.type.bit_width
+                narrow = _COUNT if field.name.startswith(("count(", "row_number(", "rank(")) else None
+                low, high = narrow or (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+                known = _Range(low, high, bits)
+                found[field.name] = found[field.name] | known if field.name in found else known
+    return found
+
+
+def _has_arithmetic(expression: Expr) -> bool:
+    return any(True for _ in _arithmetic(expression))
+
+
+def _arithmetic(expression: Expr) -> Iterator[Expr]:
+    """Yield the sums, differences, products and SUMs in an expression."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        kind = part.variant_name()
+        is_operator = kind == "BinaryExpr" and part.rex_call_operator() in {"+", "-", "*"}
+        is_sum = kind in {"AggregateFunction", "WindowFunction"} and part.schema_name().startswith("sum(")
+        if is_operator or is_sum:
+            yield part
+        waiting += operands_of(part)
+
+
+def _overflows(expression: Expr, columns: Mapping[str, _Range]) -> bool:
+    """Return whether a part of an expression may be beyond its type."""
+    # Without recursion: an expression may be deeper than Python's stack.
+    waiting: list[tuple[Expr, bool]] = [(expression, False)]
+    values: list[_Range | None] = []
+    while waiting:
+        part, is_read = waiting.pop()
+        operands = operands_of(part)
+        if not is_read:
+            waiting.append((part, True))
+            waiting += [(operand, False) for operand in reversed(operands)]
+            continue
+        first = len(values) - len(operands)
+        of, values = values[first:], values[:first]
+        value = _value(part, of, columns)
+        if value is not None and not value.is_within():
+            return True
+        values.append(value)
+    return False
+
+
+def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range]) -> _Range | None:
+    """Return the range of an expression by those of its operands; None for one that is no integer, or has any value."""
+    match part.variant_name():
+        case "Column":
+            return columns.get(part.to_variant().name())
+        case "LambdaVariable":
+            return _ANY
+        case "Literal":
+            return _literal(part)
+        case "Alias":
+            return of[0] if of else None
+        case "Cast" | "TryCast":
+            return _cast(part, of)
+        case "Negative":
+            # Arrow refuses to negate the lowest integer.
+            return None if of[0] is None else _Range(-of[0].high, min(-of[0].low, -of[0].low - 1), of[0].bits)
+        case "BinaryExpr":
+            return _combine(part.rex_call_operator(), *of)
+        case "Case":
+            results = [*of[1::2], *of[len(of) - len(of) % 2 :]]
+            return _join(results)
+        case "ScalarFunction" | "AggregateFunction" | "WindowFunction":
+            return _function(part, of)
+    return None
+
+
+def _literal(part: Expr) -> _Range | None:
+    literal = part.python_value()
+    if not pa.types.is_integer(literal.type) or not literal.is_valid:
+        return None
+    return _Range(literal.as_py(), literal.as_py(), literal.type.bit_width)
+
+
+def _cast(part: Expr, of: Sequence[_Range | None]) -> _Range | None:
+    """Return the range of a cast: its type is told by its text alone."""
+    kind = part.canonical_name().rpartition(" AS ")[2].removesuffix(")")
+    bits = {"Int64": 64, "Int32": 32, "Int16": 16, "Int8": 8}.get(kind)
+    if bits is None:
+        return None
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    inner = of[0] if of else None
+    return _Range(low, high, bits) if inner is None else _Range(max(low, inner.low), min(high, inner.high), bits)
+
+
+def _combine(operator: str, left: _Range | None, right: _Range | None) -> _Range | None:
+    if left is None or right is None:
+        return None
+    bits = max(left.bits, right.bits)
+    match operator:
+        case "+":
+            return _Range(left.low + right.low, left.high + right.high, bits)
+        case "-":
+            return _Range(left.low - right.high, left.high - right.low, bits)
+        case "*":
+            products = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+            return _Range(min(products), max(products), bits)
+        case "%":
+            most = max(abs(right.low), abs(right.high)) - 1
+            return _Range(max(left.low, -most), min(left.high, most), bits) if most >= 0 else None
+        case "/":
+            return _Range(-max(abs(left.low), left.high), max(abs(left.low), left.high), 65)
+    return None
+
+
+def _join(values: Sequence[_Range | None]) -> _Range | None:
+    known = [value for value in values if value is not None]
+    joined = known[0] if known else None
+    for value in known[1:]:
+        joined = joined | value if joined is not None else value
+    return joined
+
+
+def _function(part: Expr, of: Sequence[_Range | None]) -> _Range | None:
+    name = part.schema_name().partition("(")[0].lower()
+    if name in _SMALL_FUNCTIONS:
+        return _Range(*_SMALL)
+    if name in _COUNTS:
+        return _Range(*_COUNT)
+    if name == "abs" and of and of[0] is not None:
+        return _Range(0, max(abs(of[0].low), of[0].high), of[0].bits)
+    if name == "sum":
+        # Rows are fewer than 2**31 times the integers that INT holds.
+        is_wide = bool(of) and of[0] is not None and (of[0].low < -(2**31) or of[0].high >= 2**32)
+        return _Range(_ANY.low - 1, _ANY.high) if is_wide else None
+    return _join(of) if name in _ONE_OF else None

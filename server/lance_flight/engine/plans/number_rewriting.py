@@ -1,0 +1,236 @@
+"""Numbers of a query answered as PostgreSQL and DuckDB do where DataFusion 55 answers otherwise: one rewrite after another.
+
+Most need the types of operands, which only a plan knows: the query is planned with the operands in functions that refuse them, which
+tells their types, and then rewritten (`engine.compat.operand_types`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from datafusion import DataFrame, LogicalPlan, SessionContext
+
+from lance_flight.engine.compat.casts import may_cast_to_integers, with_cast_operands, with_rounded_casts
+from lance_flight.engine.compat.checked_arithmetic import BEYOND, has_arithmetic
+from lance_flight.engine.compat.float_signs import may_compare_bits
+from lance_flight.engine.compat.operand_types import (
+    MOST_OPERANDS,
+    OPERAND,
+    may_make_nan,
+    may_sum,
+    with_doubles,
+    with_one_nan,
+    with_one_zero,
+    with_operands,
+    with_results,
+    with_summed,
+    with_wide_sums,
+)
+from lance_flight.engine.plans.bounds import with_joined_subqueries
+from lance_flight.engine.plans.decimal_numbers import (
+    are_doubles_decimals,
+    has_decimals_and_doubles,
+    with_decimal_numbers,
+)
+from lance_flight.engine.plans.integer_arithmetic import may_overflow
+from lance_flight.engine.translation.typed_calls import TypedCalls
+from lance_flight.errors import LanceFlightError, SqlError, Unsupported
+
+_MOST_ROUNDS = 4
+_FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
+_LONG_DECIMAL = "Decimal128(38, "
+
+Types = Mapping[str, pa.DataType]
+Planned = tuple[TypedCalls, DataFrame]
+"""A query, and its plan."""
+
+
+def has_wide_sums(plan: LogicalPlan) -> bool:
+    """Return whether a plan may have sums of decimals that leave 38 digits."""
+    shown = plan.display_indent_schema()
+    return _LONG_DECIMAL in shown and may_sum(shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberRewriting:
+    """Rewrites of one query. `plan` plans it with its calls, `optimise` gives the optimised plan of a frame, `call` calls DataFusion.
+
+    Where it `is_bound` its parameters have values; what cannot be rewritten without them is left as it is.
+    """
+
+    context: SessionContext
+    plan: Callable[[TypedCalls], DataFrame]
+    optimise: Callable[[DataFrame], LogicalPlan]
+    call: Callable[[Callable[[], Any]], Any]
+    is_bound: bool
+    is_view: bool
+
+    def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Return a query whose numbers are right, and its plan."""
+        for step in (
+            self._with_decimals,
+            self._with_doubles,
+            self._with_checks,
+            self._with_wide_sums,
+            self._with_rounded_casts,
+            self._with_one_nan,
+            self._with_one_zero,
+        ):
+            calls, frame = step(calls, frame)
+        return calls, frame
+
+    def _with_decimals(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Numbers beside decimals are decimals."""
+
+        def planned(sql: str) -> DataFrame:
+            return self.plan(replace(calls, sql=sql))
+
+        exact = with_decimal_numbers(calls.sql, frame, planned, self.context, self.call)
+        return (calls, frame) if exact == calls.sql else (replace(calls, sql=exact), planned(exact))
+
+    def _with_doubles(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Decimals are doubles where they meet these."""
+        if not self._are_doubles_decimals(frame):
+            return calls, frame
+        refused: LanceFlightError | None = None
+        for _ in range(_MOST_ROUNDS):
+            # A value of such operands is an operand itself.
+            sql, names = with_operands(calls.sql)
+            if sum(map(len, names)) > MOST_OPERANDS:
+                break
+            asking = calls.asking(sql, chain(*names))
+            try:
+                self.plan(asking)
+                typed_calls = replace(calls, sql=with_doubles(calls.sql, names, asking.operand_types()))
+                frame = self.plan(typed_calls)
+                if not self._are_doubles_decimals(frame):
+                    return typed_calls, frame
+            except (SqlError, Unsupported) as exc:
+                refused = exc
+                break
+            if typed_calls.sql == calls.sql:
+                break
+            calls = typed_calls
+        raise Unsupported(
+            "DECIMAL meets DOUBLE or REAL in this statement, which DataFusion makes DECIMAL(30, 15) of; write CAST(… AS DOUBLE) around"
+            " the DECIMAL, or CAST(… AS DECIMAL(p, s)) around the other"
+        ) from refused
+
+    def _are_doubles_decimals(self, frame: DataFrame) -> bool:
+        # Asked here, since most queries have no such types, and each step of planning goes to another thread.
+        return has_decimals_and_doubles(frame) and self.call(partial(are_doubles_decimals, frame, self.context))
+
+    def _with_checks(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Integers stay within BIGINT."""
+        if not has_arithmetic(calls.sql) or not may_overflow(
+            self.context, with_joined_subqueries(frame.logical_plan())
+        ):
+            return calls, frame
+        checked = calls.with_checks()
+        try:
+            return checked, self.plan(checked)
+        except (SqlError, Unsupported) as exc:
+            if BEYOND in str(exc):
+                raise
+            # What is wrong without the check is said in its words.
+            self.optimise(frame)
+            raise Unsupported(
+                "integers of this statement may leave BIGINT, and it cannot be planned with a check of that; write"
+                f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
+            ) from exc
+
+    def _with_wide_sums(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Sums of long decimals do not wrap."""
+        if not may_sum(calls.sql) or not has_wide_sums(frame.logical_plan()):
+            return calls, frame
+        sql, names = with_summed(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: replace(calls, sql=with_wide_sums(calls.sql, names, types)),
+            "sums of this statement may leave DECIMAL(38, s), and it cannot be planned with a check of that; write sum(CAST(a AS DOUBLE)),"
+            " or sum(CAST(a AS DECIMAL(28, s)))",
+        )
+
+    def _with_rounded_casts(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Casts of doubles and decimals to integers round."""
+        if not may_cast_to_integers(calls.sql) or not _has(_FRACTIONS, frame):
+            return calls, frame
+        sql, names = with_cast_operands(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: calls.with_rounded(*with_rounded_casts(calls.sql, names, types)),
+            "a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
+        )
+
+    def _with_one_nan(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """A computed NaN has no sign: 0 / 0 has one on x86, and is less than all to DataFusion."""
+        if not (self.is_view or may_make_nan(calls.sql)) or not _has(_FLOAT, frame):
+            return calls, frame
+        sql, names = with_results(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: replace(calls, sql=with_one_nan(calls.sql, names, types)),
+        )
+
+    def _with_one_zero(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Computed zeros of both signs are one value."""
+        if not may_compare_bits(calls.sql) or not _has(_FLOAT, frame):
+            return calls, frame
+        sql, names = with_operands(calls.sql, of_bits=True)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, chain(*names)),
+            lambda types: replace(calls, sql=with_one_zero(calls.sql, names, types)),
+        )
+
+    def _as_typed(
+        self,
+        calls: TypedCalls,
+        frame: DataFrame,
+        asking: TypedCalls,
+        rewrite: Callable[[Types], TypedCalls],
+        refusal: str | None = None,
+    ) -> Planned:
+        """Return a query as `rewrite` makes it of the types that planning `asking` tells, and its plan.
+
+        Where it has no plan so, it is refused with what to write; without a `refusal` it stays as it is.
+        """
+        operands = [name for name, word in asking.calls.items() if word == OPERAND]
+        if not operands or (refusal is None and len(operands) > MOST_OPERANDS):
+            return calls, frame
+        try:
+            self.plan(asking)
+        except (SqlError, Unsupported) as exc:
+            # The digits of a decimal may change as DataFusion optimises: it is one.
+            if not set(operands) <= asking.types.keys():
+                if refusal is None or not self.is_bound:
+                    return calls, frame
+                self.optimise(frame)
+                raise Unsupported(f"{refusal} ({exc})") from exc
+        typed_calls = rewrite(asking.operand_types())
+        if typed_calls.sql == calls.sql:
+            return calls, frame
+        try:
+            return typed_calls, self.plan(typed_calls)
+        except (SqlError, Unsupported):
+            if refusal is not None:
+                raise
+            return calls, frame  # a key that is selected too, and must be the same there
+
+
+def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:
+    """Return whether a plan has columns or literals of a kind."""
+    return kind.search(frame.logical_plan().display_indent_schema()) is not None

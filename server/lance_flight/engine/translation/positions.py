@@ -1,0 +1,98 @@
+"""Positions in errors: maps a token of the text that DataFusion planned to the text that the client sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lance_flight.engine.functions.routines import MACROS
+from lance_flight.engine.sql.tokens import Kind, Token, tokenize
+from lance_flight.errors import LimitExceeded, SqlError, Unsupported
+
+_POSITION = re.compile(r"[; ]*\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
+"""Matches a position as sqlparser writes it; positions in the sent text are written differently, so that they are not matched again."""
+_REWRITTEN = frozenset({Kind.PARAMETER, Kind.LITERALS})
+_MOST_ALIKE = 1_000
+_MOST_NEIGHBOURS = 50
+
+
+@contextmanager
+def translate_positions(sent: str | None, planned: str) -> Iterator[None]:
+    """Translate positions in the errors of the block from `planned` to `sent`, drop those that are not known, and tell of macros."""
+    try:
+        yield
+    except (SqlError, Unsupported, LimitExceeded) as exc:
+        said = str(exc)
+        text = with_sent_position(said, planned, sent)
+        text += "" if sent is None else MACROS.explain_missing(sent, said)
+        if text == said:
+            raise
+        raise type(exc)(text) from exc
+
+
+def with_sent_position(message: str, planned: str, sent: str | None) -> str:
+    """Translate the position in a message about `planned` to `sent`, the text that `planned` was made from.
+
+    >>> with_sent_position("found: y at Line: 1, Column: 16", "SELECT (x AND) y", "SELECT x AND y")
+    'found: y at line 1, column 14'
+    """
+    match = _POSITION.search(message)
+    if match is None:
+        return message
+    line, column = int(match["line"]), int(match["column"])
+    start = None if sent is None else sent_start(planned, _offset(planned, line, column), sent)
+    said = ""
+    if sent is not None and start is not None:
+        before = sent[:start]
+        said = f" at line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
+    return message[: match.start()] + said + message[match.end() :]
+
+
+def sent_start(planned: str, offset: int, sent: str) -> int | None:
+    """Return the start in `sent` of the token at `offset` in `planned`: the token with the most equal neighbours."""
+    ours, theirs = _tokens_of(planned), _tokens_of(sent)
+    at = next((place for place, token in enumerate(ours) if token.stop > offset), None)
+    if at is None:
+        return None
+    alike = [place for place, token in enumerate(theirs) if _key(token) == _key(ours[at])]
+    longer = len(theirs) - len(ours)
+    alike.sort(key=lambda place: min(abs(place - at), abs(place - at - longer)))
+    runs = {
+        place: _run(ours, theirs, at, place, 1) + _run(ours, theirs, at, place, -1) for place in alike[:_MOST_ALIKE]
+    }
+    best = max(runs, key=runs.__getitem__, default=None)
+    if best is None or (runs[best] == 0 and (len(alike) > 1 or ours[at].kind is Kind.SIGN)):
+        return None  # a sign without neighbours may be one of ours
+    return theirs[best].start
+
+
+def _tokens_of(text: str) -> Sequence[Token]:
+    try:
+        return tokenize(text)
+    except SqlError:
+        return []
+
+
+def _run(ours: Sequence[Token], theirs: Sequence[Token], at: int, place: int, step: int) -> int:
+    """Return the number of equal neighbours on one side."""
+    run = 0
+    while run < _MOST_NEIGHBOURS:
+        at, place = at + step, place + step
+        if not (0 <= at < len(ours) and 0 <= place < len(theirs)) or _key(ours[at]) != _key(theirs[place]):
+            return run
+        run += 1
+    return run
+
+
+def _key(token: Token) -> tuple[Kind, str]:
+    """Return the properties that a token shares with its copy; parameters are numbered by rewriting, and lists of them get their values."""
+    kind = Kind.LITERALS if token.kind is Kind.PARAMETERS else token.kind
+    return kind, "" if kind in _REWRITTEN else token.text
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    return start + column - 1

@@ -1,0 +1,261 @@
+"""Rewrites of queries for DataFusion: placeholders, type names, operators that it lacks, and clauses that it would drop.
+
+Queries reach DataFusion as the client wrote them but for these. Conditions of searches are texts in SQL, whose placeholders are ones
+of the statement.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
+
+from lance_flight.engine.compat.boolean_chains import chain_edits
+from lance_flight.engine.compat.casts import text_length_edits
+from lance_flight.engine.compat.checked_arithmetic import concatenation_edits
+from lance_flight.engine.compat.interval_products import interval_edits
+from lance_flight.engine.compat.literals import decimal_edits, pattern_edits
+from lance_flight.engine.compat.memberships import (
+    check_negated_exists,
+    membership_edits,
+    neighbouring_list_edits,
+    selected_edits,
+)
+from lance_flight.engine.compat.row_values import row_value_edits
+from lance_flight.engine.compat.sort_keys import sort_key_edits
+from lance_flight.engine.dialects.clauses import clause_edits
+from lance_flight.engine.dialects.lateral_unnest import unnest_edits
+from lance_flight.engine.dialects.named_columns import wildcard_edits
+from lance_flight.engine.dialects.spellings import spelling_edits
+from lance_flight.engine.functions.date_patterns import date_pattern_edits
+from lance_flight.engine.functions.json_functions import json_edits
+from lance_flight.engine.functions.routines import MACROS
+from lance_flight.engine.functions.vector_functions import operator_edits
+from lance_flight.engine.sql.bounds import check_bounds, check_expansion, is_costly, is_long_by_lists
+from lance_flight.engine.sql.comparisons import comparison_edits
+from lance_flight.engine.sql.growth import Growth, growth_of
+from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.tokens import PARAMETERS, Edit, Kind, Token, edit_text, parameters, tokenize, tokens_of
+from lance_flight.engine.translation.typed_calls import NUMBERED, TypedCalls
+from lance_flight.errors import LimitExceeded, SqlError, Unsupported
+
+MOST_PARAMETERS = 65_535
+"""Most values of one row of parameters: each is a column of a record batch."""
+_DOUBLED = {"*": "power(a, b)", "/": "a / b, which drops the fraction of whole numbers, or floor(a / b)"}
+_MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
+_BINARY = {"VARBINARY", "BINARY", "BLOB", "BYTES"}
+_OF_OTHERS = {"LONG": "BIGINT", "NUMBER": "DECIMAL", "TIMESTAMP_NTZ": "TIMESTAMP(6)", "TIMESTAMP_LTZ": "TIMESTAMPTZ(6)"}
+"""Types of Snowflake and Spark."""
+
+
+def for_datafusion(text: str, *, has_macros: bool = True) -> str:
+    """Rewrite `text` for DataFusion: `?` numbered, its own type names, no clause that it would drop (`Unsupported`).
+
+    Without macros, functions are DataFusion's and those that are computed here, as in what is stored of partition fields.
+
+    >>> for_datafusion("SELECT CAST(a AS TIMESTAMP), b::varbinary FROM t WHERE c = ?")
+    'SELECT CAST(a AS TIMESTAMP(6)), b::BYTEA FROM t WHERE c = $1'
+    """
+    text = number_parameters(text)
+    text = edit_text(text, decimal_edits(text))
+    tokens = tokenize(text)
+    check_operators(tokens)
+    check_negated_exists(tokens)
+    for stage in _WITH_MACROS if has_macros else _STAGES:
+        edits = [edit for rewrite in stage for edit in rewrite(text, tokens)]
+        if edits:
+            text = edit_text(text, edits)
+            tokens = tokenize(text)
+    check_bounds(text, tokens)
+    check_expansion(tokens)
+    growth_of(text, tokens)  # refuses what grows too much
+    edits = [edit for place in _type_places(tokens) for edit in _type_edits(tokens, place)]
+    return edit_text(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
+
+
+def check_operators(tokens: Sequence[Token]) -> None:
+    """Refuse `^`, a power in PostgreSQL and DuckDB, and exclusive or in DataFusion and MySQL, and operators that DataFusion drops."""
+    for token, following in pairwise(tokens):
+        if token.is_sign("^") and not following.text.startswith("@"):
+            raise Unsupported(
+                f"^ at character {token.start + 1} is a power in some systems and exclusive or in others;"
+                " write power(a, b), or (a | b) - (a & b)"
+            )
+        instead = _DOUBLED.get(token.text) if token.kind is Kind.SIGN else None
+        if instead is not None and following.text == token.text and following.start == token.stop:
+            raise Unsupported(f"{token.text * 2} at character {token.start + 1} is not offered; write {instead}")
+
+
+_STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
+    (json_edits,),
+    (operator_edits,),
+    (
+        clause_edits,
+        lambda _, tokens: comparison_edits(tokens),
+        lambda _, tokens: pattern_edits(tokens),
+        lambda _, tokens: date_pattern_edits(tokens),
+        lambda _, tokens: neighbouring_list_edits(tokens),
+    ),
+    (wildcard_edits,),
+    (lambda _, tokens: concatenation_edits(tokens),),
+    (interval_edits,),
+    (unnest_edits,),
+    (row_value_edits,),
+    (selected_edits,),
+    (lambda _, tokens: membership_edits(tokens),),
+    (lambda _, tokens: chain_edits(tokens),),
+    (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
+)
+"""Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
+_CLAUSES = 3
+_WITH_MACROS = ((spelling_edits,), (MACROS.edits,), *_STAGES[:_CLAUSES], (MACROS.edits,), *_STAGES[_CLAUSES:])
+"""The same with words of other systems, and with macros: before all others, and once PIVOT is written in the words of its aggregates."""
+
+
+def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
+    """Quote the words that DataFusion's parser takes for functions without brackets, where brackets follow."""
+    return [
+        (token.start, token.stop, f'"{token.text.lower()}"')
+        for token, following in pairwise(tokens)
+        if token.word in _KEYWORD_FUNCTIONS and following.is_sign("(")
+    ]
+
+
+def number_parameters(text: str) -> str:
+    """Replace each `?` in `text` by the numbered parameter, so that parts of the text may be reordered.
+
+    >>> number_parameters("UPDATE t SET a = ? WHERE b = ?")
+    'UPDATE t SET a = $1 WHERE b = $2'
+    """
+    if "?" not in text:
+        return text
+    found = ((each, within) for token, within in parameters_in(text) for each in parameters(token) if each.text == "?")
+    marks = list(islice(found, MOST_PARAMETERS + 1))
+    if len(marks) > MOST_PARAMETERS:
+        raise LimitExceeded(f"the statement has more than {MOST_PARAMETERS} parameters; expected fewer, or an ingest")
+    edits: list[Edit] = []
+    inner: dict[Token, list[Edit]] = {}
+    for n, (mark, within) in enumerate(marks, 1):
+        of = text if within is None else within.text
+        (edits if within is None else inner.setdefault(within, [])).append(
+            (mark.start, mark.stop, _apart(of, mark, f"${n}"))
+        )
+    edits += [
+        (token.start, token.stop, text_literal(edit_text(token.text, changes))) for token, changes in inner.items()
+    ]
+    return edit_text(text, edits)
+
+
+def _apart(text: str, token: Token, new: str) -> str:
+    """Return `new` in place of a token, padded with spaces where it would join a word beside it."""
+    before, after = text[token.start - 1 : token.start], text[token.stop : token.stop + 1]
+    return " " * _is_of_word(before) + new + " " * _is_of_word(after)
+
+
+def _is_of_word(sign: str) -> bool:
+    return sign.isalnum() or (bool(sign) and sign in "_$@#")
+
+
+def sql_type(text: str) -> str:
+    """Rewrite a column type to a name that DataFusion accepts.
+
+    >>> sql_type("timestamptz"), sql_type("VARBINARY(10)"), sql_type("BIGINT UNSIGNED")
+    ('timestamptz(6)', 'BYTEA', 'BIGINT UNSIGNED')
+    """
+    tokens = tokenize(text)
+    return edit_text(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
+
+
+def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
+    """Return the edits of the type name at `place`: TIMESTAMP is microseconds, binary is BYTEA."""
+    token, following = tokens[place], tokens[place + 1] if place + 1 < len(tokens) else None
+    has_length = following is not None and following.is_sign("(")
+    if token.word in _MOMENTS:
+        name = "TIMESTAMP" if token.word == "DATETIME" else token.text
+        new = name + "(6)" * (not has_length)
+        return [(token.start, token.stop, new)] if new != token.text else []
+    if token.word in _BINARY:
+        closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
+        return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
+    named = _OF_OTHERS.get(token.word)
+    return [(token.start, token.stop, named)] if named and not (following and following.is_sign(":")) else []
+
+
+def _type_places(tokens: list[Token]) -> Iterable[int]:
+    """Yield the places of type names: after `::`, after AS inside CAST or TRY_CAST, and before a literal."""
+    casts: list[bool] = []
+    for place in range(1, len(tokens)):
+        before = tokens[place - 1]
+        if before.is_sign("("):
+            casts.append(place > 1 and tokens[place - 2].word in {"CAST", "TRY_CAST"})
+        elif before.is_sign(")") and casts:
+            casts.pop()
+        elif before.is_sign("::") or (before.word == "AS" and casts and casts[-1]):
+            yield place
+        elif tokens[place].kind is Kind.STRING and before.word in _MOMENTS:
+            yield place - 1
+
+
+LONGEST_KEPT = 16 << 10
+MOST_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class DataFusionText:
+    """SQL text for DataFusion with its `calls` of typed functions, whether planning it may be costly, and whether queries are in it.
+
+    One that is costly and `is_linear` is a single query that is costly by its lists of literals alone.
+    """
+
+    calls: TypedCalls
+    is_costly: bool
+    is_linear: bool
+    is_nested: bool
+    growth: Growth
+
+
+def datafusion_text(sql: str) -> DataFusionText:
+    """Rewrite a query for DataFusion; the results for short texts are cached."""
+    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewrite(sql)
+
+
+def _rewrite(sql: str) -> DataFusionText:
+    text = for_datafusion(sql)
+    tokens = tokenize(text)
+    words = [token.word for token in tokens]
+    is_nested = words.count("SELECT") > 1 or words.count("FROM") > 1 or "|>" in text
+    is_linear = not is_nested and is_long_by_lists(text, tokens)
+    growth = growth_of(text, tokens)
+    return DataFusionText(
+        TypedCalls.of(text, copies=growth.copies), is_costly(text, tokens), is_linear, is_nested, growth
+    )
+
+
+_remembered = lru_cache(MOST_KEPT)(_rewrite)
+
+
+_ARGUMENT = ["FILTER", "=", ">"]
+"""Tokens before the condition of a search."""
+
+
+def parameters_in(sql: str) -> Iterator[tuple[Token, Token | None]]:
+    """Yield the parameters of a statement and the long runs of them, in order, each with the string token that it stands in, if that is a search's condition.
+
+    >>> [(found.text, within and within.text) for found, within in parameters_in("SELECT ? FROM f(filter => 'a = $2')")]
+    [('?', None), ('$2', 'a = $2')]
+    """
+    if "=>" not in sql:
+        yield from ((token, None) for token in tokens_of(sql) if token.kind in PARAMETERS)
+        return
+    before: deque[Token] = deque(maxlen=len(_ARGUMENT))
+    for token in tokens_of(sql):
+        if token.kind in PARAMETERS:
+            yield token, None
+        elif token.kind is Kind.STRING and [each.text.upper() for each in before] == _ARGUMENT:
+            with suppress(SqlError):  # the condition says what is wrong with it
+                yield from [(inner, token) for inner in tokens_of(token.text) if inner.kind in PARAMETERS]
+        before.append(token)

@@ -1,0 +1,346 @@
+"""Functions implemented here that take arguments of any type, in queries that DataFusion plans.
+
+A Python function in DataFusion has one fixed signature. So each call gets a name of its own and is planned with a signature that fits
+nothing; the refusal names the types of its arguments, and the call is registered again for exactly those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+
+import pyarrow as pa
+from datafusion import DataFrame, SessionContext, SQLOptions, udf
+
+from lance_flight.engine.compat.casts import round_doubles, without_lengths, without_rounds
+from lance_flight.engine.compat.checked_arithmetic import (
+    EXACT,
+    ROUNDED,
+    SIGNS,
+    WHOLE,
+    compute_call,
+    signature,
+    with_checked_arithmetic,
+    without_check,
+    without_checks,
+)
+from lance_flight.engine.compat.float_signs import without_unsigned
+from lance_flight.engine.compat.operand_types import OPERAND, Scopes
+from lance_flight.engine.compat.sort_keys import written_once
+from lance_flight.engine.dialects.spellings import SHOWN_LAMBDA
+from lance_flight.engine.functions.bounded_functions import LISTS, Budget, guard_edits, register_guards, without_guards
+from lance_flight.engine.functions.computed_functions import COMPUTED
+from lance_flight.engine.functions.date_functions import NAMES as DATE_NAMES
+from lance_flight.engine.functions.date_functions import date_signature, date_type, dates
+from lance_flight.engine.functions.date_patterns import without_strftime
+from lance_flight.engine.functions.highlights import HIGHLIGHT, compute_highlights, highlight_signature, highlight_type
+from lance_flight.engine.functions.json_functions import NAMES as JSON_NAMES
+from lance_flight.engine.functions.json_functions import json_signature, json_type, json_values
+from lance_flight.engine.functions.vector_functions import (
+    COSINE_OR_SAME,
+    DISTANCES,
+    Distance,
+    is_numbers,
+    known_types,
+    same_instead,
+)
+from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edit_text, tokenize
+from lance_flight.errors import SqlError
+from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
+
+QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
+
+# No argument can be coerced to this, so planning a call tells the types of its arguments.
+NEVER = pa.struct([pa.field("never", pa.null())])
+_COERCION = re.compile(r"call to '(?P<name>__\w+_call\d+)' function: coercion from (?P<types>.*) to the signature")
+_CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
+ONE_DIGIT_MORE, _SHOWN_DIGIT = " + CAST('+0' AS TINYINT)", re.compile(r' \+ (?:CAST\()?Utf8\("\+0"\)(?: AS Int8\))?')
+"""What gives a decimal room for one digit, a text that no client writes, and what names of columns have for it."""
+_SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
+"""What some functions are called in names of columns."""
+_RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
+
+
+def refuses_call(error: Exception) -> bool:
+    """Return whether DataFusion refuses a generated call for the types of its arguments."""
+    return _COERCION.search(str(error)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFunction:
+    """Function computed in Python: its result type for argument types (`SqlError` if it takes none such), and its values.
+
+    `signature` returns the types that arguments of some types are cast to, None: these types themselves. One that `is_budgeted` is
+    given what it has `Made` as well.
+    """
+
+    result: Callable[[str, Sequence[pa.DataType]], pa.DataType]
+    compute: Callable[..., pa.Array]
+    signature: Callable[[Sequence[pa.DataType]], Sequence[pa.DataType]] | None = None
+    is_budgeted: bool = False
+
+
+def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
+    if word == "murmur3" and len(types) != 1:
+        raise SqlError(f"murmur3 takes one argument, got {len(types)}; murmur3_multi takes any number")
+    for kind in types:
+        if hash_class(kind) is None and not pa.types.is_null(kind):
+            raise SqlError(f"{word} is not defined for {kind}; expected a number, text, binary, boolean, date or time")
+    return pa.int32()
+
+
+def _distance(distance: Distance) -> TypedFunction:
+    def result(_: str, types: Sequence[pa.DataType]) -> pa.DataType:
+        distance.check_types(types)
+        return pa.float64()
+
+    return TypedFunction(result, distance.compute, known_types)
+
+
+def _check(word: str) -> TypedFunction:
+    return TypedFunction(lambda *_: signature(word)[1], partial(compute_call, word))
+
+
+FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
+    {
+        "murmur3": TypedFunction(_hash_type, lambda columns: murmur3(columns[0])),
+        "murmur3_multi": TypedFunction(_hash_type, murmur3_multi),
+        **{name: TypedFunction(*function, is_budgeted=True) for name, function in LISTS.items()},
+        **{name: _distance(distance) for name, distance in DISTANCES.items()},
+        COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
+        **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
+        **{word: _check(word) for word in (*SIGNS, EXACT, WHOLE)},
+        **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
+        ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
+        OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
+        **{
+            name: TypedFunction(
+                computed_function.result,
+                partial(computed_function.compute, name) if computed_function.grows else computed_function.values,
+                computed_function.signature,
+                computed_function.grows,
+            )
+            for name, computed_function in COMPUTED.items()
+        },
+        HIGHLIGHT: TypedFunction(highlight_type, compute_highlights, highlight_signature),
+    }
+)
+
+
+def shown_name(column: str) -> str:
+    """Return the name of a result column with the user's names of functions."""
+    name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _STRIPPED else found[0], column)
+    for as_written in (
+        without_checks,
+        without_guards,
+        without_unsigned,
+        written_once,
+        without_lengths,
+        without_strftime,
+        without_rounds,
+    ):
+        name = as_written(name)
+    return SHOWN_LAMBDA.sub(r"\1 -> ", _SHOWN_DIGIT.sub("", name))
+
+
+@dataclass(slots=True)
+class TypedCalls:
+    """Calls of typed functions in one query, each under a generated name, and the names of the guards of other calls.
+
+    A query writes values side by side in so many `copies`.
+    Calls of a distance that are written alike share a name, and are computed once; if their types differ, they are named again from what
+    was `written`.
+    """
+
+    sql: str
+    calls: dict[str, str]
+    guards: tuple[str, ...] = ()
+    written: str | None = None
+    copies: int = 1
+    types: dict[str, Sequence[pa.DataType]] = field(default_factory=dict)
+    """Types of the arguments of the calls that were planned."""
+
+    @classmethod
+    def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
+        """Give every call of a typed function its own name, and guard the arguments of other calls."""
+        named, calls = _name_calls(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
+        edits, guards = guard_edits(sql, tokenize(sql))
+        is_written = is_shared and any(word in _DISTANCES for word in calls.values())
+        return cls(edit_text(sql, sorted([*named, *edits])), calls, tuple(guards), sql if is_written else None, copies)
+
+    @property
+    def has_checks(self) -> bool:
+        """Return whether operators or sums of integers are calls."""
+        return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
+
+    def asking(self, sql: str, names: Iterable[str]) -> TypedCalls:
+        """Return the query as `sql`, in which functions of these names tell the types of operands."""
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={})
+
+    def with_rounded(self, sql: str, rounded: Mapping[str, pa.DataType]) -> TypedCalls:
+        """Return the query as `sql`, in which functions of these names round numbers of these types."""
+        types = {**self.types, **{name: [kind] for name, kind in rounded.items()}}
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(rounded, ROUNDED)}, types=types)
+
+    def with_checks(self) -> TypedCalls:
+        """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
+        sql = with_checked_arithmetic(self.sql)
+        named, calls = _name_calls(sql, _CHECKED, is_shared=True)
+        return replace(self, sql=edit_text(sql, named), calls={**self.calls, **calls})
+
+    def operand_types(self) -> dict[str, pa.DataType]:
+        """Return the types of the operands that were planned; that of a list is the one of a double in it."""
+        return {
+            name: next((kind for kind in kinds if pa.types.is_floating(kind)), kinds[0])
+            for name, kinds in self.types.items()
+            if self.calls[name] == OPERAND
+        }
+
+    def plan(
+        self, context: SessionContext, plan: Callable[[str], DataFrame], check: Callable[[], None] = lambda: None
+    ) -> DataFrame:
+        """Plan the query, registering each call in `context` with the types of its arguments.
+
+        The calls `check` before each batch: DataFusion goes on with a product of rows that nobody reads any more.
+        """
+        budget = Budget(self.copies)
+        register = partial(_register, context, budget, check=check)
+        register_guards(context, self.guards, budget)
+        for name, word in self.calls.items():
+            known_types = self.types.get(name, [NEVER]) if word == ROUNDED else [NEVER]
+            register(name, word, signature(word)[0] if word in _CHECKED else known_types)
+        known: set[tuple[str, str]] = set()
+        sql = self.sql
+        while True:
+            try:
+                return plan(sql)
+            except Exception as exc:
+                match = _COERCION.search(str(exc))
+                if match is None or (match["name"], match["types"]) in known:
+                    raise
+                is_again = any(match["name"] == name for name, _ in known)
+                known.add((match["name"], match["types"]))
+                word, types = self.calls[match["name"]], arrow_types(context, match["types"])
+                self.types[match["name"]] = types
+                if word in _CHECKED:
+                    sql = without_check(sql, match["name"])
+                elif self.written is not None and is_again:
+                    return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan, check)
+                elif word == COSINE_OR_SAME and not any(map(is_numbers, types)):
+                    sql = same_instead(sql, match["name"])
+                else:
+                    register(match["name"], word, types)
+
+
+def _name_calls(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:
+    """Return the edits that give the calls of some functions names of their own, and the function of each name."""
+    tokens = tokenize(sql)
+    shared: dict[tuple[str | int, ...], str] = {}
+    scopes = Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
+    edits: list[Edit] = []
+    calls: dict[str, str] = {}
+    for place, token in enumerate(tokens[:-1]):
+        word = token.text.lower()
+        if word in words and token.kind not in STRINGS and _is_expression(tokens, place):
+            name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
+            if scopes is not None and word in _DATES:
+                name = shared.setdefault(scopes.key(_call(tokens, place), place), name)
+            elif word in _SHARED and is_shared:
+                name = shared.setdefault(_call_key(tokens, place), name)
+            calls[name] = word
+            edits.append((token.start, token.stop, name))
+    return edits, calls
+
+
+def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
+    """Return the texts of the tokens of a call, which begins at a place."""
+    return tuple(f"{token.kind}{token.text}" for token in _call(tokens, place))
+
+
+def _call(tokens: Sequence[Token], place: int) -> Sequence[Token]:
+    depth = 0
+    for end in range(place + 1, len(tokens)):
+        depth += tokens[end].is_sign("(") - tokens[end].is_sign(")")
+        if depth == 0:
+            break
+    return tokens[place : end + 1]
+
+
+def _is_expression(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether a scalar call, not a table function, begins at a place."""
+    if not tokens[place + 1].is_sign("("):
+        return False
+    if tokens[place].text.lower() not in _TABLE_FUNCTIONS:
+        return True
+    clause, depth = "", 0
+    for token in reversed(tokens[:place]):
+        depth += token.is_sign(")") - token.is_sign("(")
+        if depth < 0:
+            return True
+        if depth == 0 and token.word in _RELATIONS | {"SELECT", "ON", "WHERE", "BY", "HAVING", "VALUES"}:
+            clause = token.word
+            break
+    return clause not in _RELATIONS
+
+
+_DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
+_CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
+_STRIPPED = _CHECKED | {ROUNDED}
+"""Functions that names of columns are shown without."""
+_DATES = frozenset(DATE_NAMES)
+_SHARED = _DISTANCES | _CHECKED | _DATES
+"""Functions each of whose calls that are written alike have one name."""
+NUMBERED = frozenset(FUNCTIONS) - _SHARED
+"""Functions each of whose calls has a name of its own, so that DataFusion computes what is written twice twice."""
+_TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
+
+
+def _register(
+    context: SessionContext,
+    budget: Budget,
+    name: str,
+    word: str,
+    types: Sequence[pa.DataType],
+    *,
+    check: Callable[[], None],
+) -> None:
+    function = FUNCTIONS[word]
+    if function.signature is not None:
+        types = function.signature(types)
+    kinds = [pa.null() if kind == NEVER else kind for kind in types]
+    result = _result(function, word, kinds, is_final=NEVER not in types)
+
+    def computed(*columns: pa.Array) -> pa.Array:
+        check()
+        # NULL alone is what even that signature takes.
+        columns = tuple(pa.nulls(len(column)) if column.type == NEVER else column for column in columns)
+        if pa.types.is_null(result):
+            return pa.nulls(len(columns[0]))
+        return function.compute(columns, budget.of(name)) if function.is_budgeted else function.compute(columns)
+
+    context.register_udf(udf(computed, list(types), result, "immutable", name))
+
+
+def _result(function: TypedFunction, word: str, kinds: Sequence[pa.DataType], *, is_final: bool) -> pa.DataType:
+    try:
+        return function.result(word, kinds)
+    except SqlError:
+        if is_final:
+            raise
+        # The types that count come with DataFusion's refusal of this signature.
+        return pa.null()
+
+
+def arrow_types(context: SessionContext, text: str) -> list[pa.DataType]:
+    """Parse types as DataFusion prints them, using DataFusion itself."""
+    cursor = Cursor.over(text)
+    names = [cursor.until(",")]
+    while cursor.accept(","):
+        names.append(cursor.until(","))
+    quoted = [name.replace("'", "''") for name in names]
+    columns = ", ".join(f"arrow_cast(NULL, '{name}') AS c{place}" for place, name in enumerate(quoted))
+    return [field.type for field in context.sql_with_options(f"SELECT {columns}", QUERIES_ONLY).schema()]
