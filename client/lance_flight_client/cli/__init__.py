@@ -40,9 +40,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "doctor": "look for what keeps a root from being served well",
     }
 )
-"""Each command with its line in `--help`; the module of its name declares its `arguments` and has it `run`."""
-_MODULES = dict.fromkeys(OPERATIONS, "maintenance")
-"""Commands of one module."""
+"""Each command with its line in `--help`; its module declares its `arguments` and has it `run`."""
+_MODULES = {"serve": "serve", "config": "config", **dict.fromkeys(OPERATIONS, "maintenance")}
+"""Modules of commands, but for those of `commands`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,4 +130,4 @@ def parser() -> Parser:
 
 
 def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"lance_flight_client.cli.{_MODULES.get(command, command.replace('-', '_'))}")
+    return importlib.import_module(f"lance_flight_client.cli.{_MODULES.get(command, 'commands')}")

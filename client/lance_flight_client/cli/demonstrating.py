@@ -26,7 +26,7 @@ from lance_flight.serving import service
 from lance_flight.signal_event import SignalEvent
 
 from lance_flight_client.adbc import NOBODY, connect, execute, ingest, report_progress
-from lance_flight_client.cli.console import DEFAULT_PORT as CONSOLE_PORT
+from lance_flight_client.cli.commands import CONSOLE_PORT
 from lance_flight_client.cli.serving_console import announce_address, console_library
 from lance_flight_client.output import align_table
 from lance_flight_client.partition_map import partition_map
@@ -83,7 +83,7 @@ QUERIES = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def demonstrate(options: argparse.Namespace) -> int:
     """Load, query, explain how to connect, and serve."""
     port, rest_port = (0, NO_PORT) if options.no_serve else (options.port, _rest_port())
     config = ServerConfig(port=port, rest_port=rest_port, grace=GRACE)

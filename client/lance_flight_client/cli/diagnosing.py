@@ -16,7 +16,7 @@ _COLOURS = {Level.OK: "\033[32m", Level.WARNING: "\033[33m", Level.ERROR: "\033[
 _PLAIN = "\033[0m"
 
 
-def run(options: argparse.Namespace) -> int:
+def diagnose_root(options: argparse.Namespace) -> int:
     """Print the findings about a root as they are made."""
     levels = set()
     for finding in diagnose(Root(existing_root(options.root))):

@@ -24,7 +24,7 @@ from lance_flight_client.files.writing import write_directory, write_file, writt
 from lance_flight_client.terminal import Meter
 
 
-def run(options: argparse.Namespace) -> int:
+def export(options: argparse.Namespace) -> int:
     """Write rows to files."""
     check_target(options)
     if options.by is not None and options.format is None:

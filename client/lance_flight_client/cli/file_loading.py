@@ -14,10 +14,9 @@ from lance_flight.errors import AlreadyCommitted, AlreadyExists
 from lance_flight.machine import leave
 from lance_flight.model.type_names import column_type_name
 
-from lance_flight_client.cli.file_options import checked_delimiter, checked_encoding
 from lance_flight_client.cli.file_streams import FileStream
 from lance_flight_client.cli.interrupts import cancellable
-from lance_flight_client.cli.load_modes import MODES
+from lance_flight_client.cli.load_options import MODES, checked_delimiter, checked_encoding
 from lance_flight_client.cli.loading import PUBLIC, FileLoad, LoadTarget, engine_side, target_of
 from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.sniffing import TextOptions

@@ -14,7 +14,7 @@ from lance_flight.errors import AlreadyCommitted, InvalidInput
 from lance_flight_client.adbc import execute, ingest
 from lance_flight_client.cli.connecting import ChosenServer
 from lance_flight_client.cli.interrupts import Begins
-from lance_flight_client.cli.load_modes import MODES
+from lance_flight_client.cli.load_options import MODES
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quote_name
 

@@ -16,7 +16,7 @@ from lance_flight.errors import LanceFlightError
 from lance_flight.model.operations import OPERATIONS, add_arguments, given_arguments
 
 from lance_flight_client.cli.arguments import add_root
-from lance_flight_client.cli.backing_up import place_of
+from lance_flight_client.cli.backups import place_of
 from lance_flight_client.cli.inspecting import existing_root, parse_name
 from lance_flight_client.terminal import TableMeter
 

@@ -26,7 +26,7 @@ from lance_flight.engine.writes.ingest import (
 )
 
 from lance_flight_client.cli.interrupts import Begins
-from lance_flight_client.cli.load_modes import MODES
+from lance_flight_client.cli.load_options import MODES
 from lance_flight_client.cli.loading import FileLoad
 from lance_flight_client.cli.partition_notes import month_note
 from lance_flight_client.cli.suggestions import suggest

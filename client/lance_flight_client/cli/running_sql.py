@@ -1,4 +1,4 @@
-"""Running statements on a server, and writing their results."""
+"""Running the statements of a script on a server, and writing their results."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from lance_flight.errors import InvalidInput
+from lance_flight.engine.sql.tokens import tokens_of
+from lance_flight.errors import InvalidInput, SqlError
 
 from lance_flight_client.adbc import run_statement
 from lance_flight_client.cli.connecting import ChosenServer, content
 from lance_flight_client.cli.file_tables import SessionFiles
 from lance_flight_client.cli.interrupts import Begins, cancellable
-from lance_flight_client.cli.scripts import statements_of
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing_errors import written_as
 from lance_flight_client.output import outcome, write
 from lance_flight_client.terminal import Meter
 
 
-def run(options: argparse.Namespace) -> int:
+def run_sql(options: argparse.Namespace) -> int:
     """Run statements one after another, and print their results; on a terminal, without any, ask for them."""
     server, script = ChosenServer.of(options), _script(options)
     if script is None:
@@ -108,3 +109,44 @@ def _run(connection: Any, statement: str, output: Output) -> None:
     cancellable(work)
     # Binary output goes past the text layer: what was printed before must be there first.
     sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptStatement:
+    """One statement of a script, and the line that it begins on."""
+
+    text: str
+    line: int
+
+
+def statements_of(script: str) -> Iterator[ScriptStatement]:
+    r"""Yield the statements of a script; semicolons in strings, names and comments separate none.
+
+    >>> [(each.line, each.text) for each in statements_of("SELECT ';';\n-- two;\nSELECT 2")]
+    [(1, "SELECT ';'"), (3, 'SELECT 2')]
+    """
+    start = stop = None
+    for token in tokens_of(script):
+        if token.is_sign(";"):
+            if start is not None:
+                yield ScriptStatement(script[start:stop], script.count("\n", 0, start) + 1)
+            start = None
+            continue
+        start, stop = token.start if start is None else start, token.stop
+    if start is not None:
+        yield ScriptStatement(script[start:stop], script.count("\n", 0, start) + 1)
+
+
+def is_whole(script: str) -> bool:
+    """Return whether the last statement of a script has its semicolon; False within a string or a comment.
+
+    >>> is_whole("SELECT 1; -- done"), is_whole("SELECT 'a;")
+    (True, False)
+    """
+    try:
+        last = None
+        for token in tokens_of(script):
+            last = token
+    except SqlError:
+        return False
+    return last is not None and last.is_sign(";")

@@ -22,7 +22,7 @@ _LONGEST_TIMEOUT = 86_400
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:]+")
 
 
-def run(options: argparse.Namespace) -> int:
+def serve_console(options: argparse.Namespace) -> int:
     """Serve the console until an interrupt."""
     check_listening(options)
     check_limits(options)

@@ -15,7 +15,7 @@ from lance_flight_client.cli.serving_console import check_limits, check_listenin
 from lance_flight_client.errors import ServerError
 
 
-def run(options: argparse.Namespace) -> int:
+def serve_mcp(options: argparse.Namespace) -> int:
     """Serve the tools until the assistant ends the command, or a signal does."""
     check_limits(options)
     if options.max_characters < 1:

@@ -25,7 +25,7 @@ from lance_flight_client.adbc import execute, ingest, run_statement
 from lance_flight_client.cli.connecting import content
 from lance_flight_client.cli.file_streams import FileStream
 from lance_flight_client.cli.interrupts import Begins, cancellable
-from lance_flight_client.cli.scripts import statements_of
+from lance_flight_client.cli.running_sql import statements_of
 from lance_flight_client.cli.shell.session import ShellSession
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.sniffing import TextOptions

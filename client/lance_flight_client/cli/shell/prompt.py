@@ -21,7 +21,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import PostgresLexer
 
 from lance_flight_client.cli.connecting import ChosenServer
-from lance_flight_client.cli.scripts import is_whole, statements_of
+from lance_flight_client.cli.running_sql import is_whole, statements_of
 from lance_flight_client.cli.shell.commands import COMMAND_WORDS, run_command
 from lance_flight_client.cli.shell.completion import KnownNames, NameCompleter
 from lance_flight_client.cli.shell.session import ShellSession, warn

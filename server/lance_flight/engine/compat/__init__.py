@@ -1,1 +1,1 @@
-"""What SQL means and DataFusion 55 does otherwise: texts of statements are written so that it answers rightly."""
+"""Rewrites of texts in which SQL means one thing and DataFusion 55 another, so that it answers rightly."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import quote_parts, relation_places, text_literal
+from lance_flight.engine.sql.references import quote_parts, text_literal
+from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported

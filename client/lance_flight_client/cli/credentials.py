@@ -1,4 +1,4 @@
-"""Hashing a password for the users file of a server."""
+"""Entries for the users file and the tokens file of a server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.identity.passwords import StoredPassword
 from lance_flight.flight.identity.principals import heading
+from lance_flight.flight.identity.static_tokens import hash_of
+from lance_flight.flight.identity.static_tokens import make_token as new_token
 
 
-def run(options: argparse.Namespace) -> int:
+def hash_password(options: argparse.Namespace) -> int:
     """Read a password and print the line that stores its hash; an argument could be read by every user of the machine."""
     password = _read_password() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not password:
@@ -26,3 +28,11 @@ def _read_password() -> str:
     if getpass.getpass("Again: ") != password:
         raise InvalidInput("the two passwords are not the same")
     return password
+
+
+def make_token(options: argparse.Namespace) -> int:
+    """Print a new token, and on standard error its entry for the tokens file, so that the two can be redirected separately."""
+    token = new_token()
+    print(f'{heading("tokens", options.principal)}\nsha256 = "{hash_of(token)}"', file=sys.stderr)
+    print(token)
+    return 0
