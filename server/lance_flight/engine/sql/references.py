@@ -1,4 +1,4 @@
-"""References to tables and columns in statements , with a version and a metadata table (`t@12`, `t@tag$files`)."""
+"""References to tables and columns in statements, with a version and a metadata table (`t@12`, `t@tag$files`)."""
 
 from __future__ import annotations
 
