@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lance_flight.admin.logs import FIELDS, JsonLines, LogFormat, TextLines, print_line
-from lance_flight.admin.statement_log import StatementLog
+from lance_flight.admin.work_logs import StatementLog
 from lance_flight.engine.runtime.running_statement import StatementKind
 
 from tests.admin.records import RECORD, record

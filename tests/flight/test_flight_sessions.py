@@ -9,9 +9,9 @@ import pytest
 from lance_flight.backend_values import SettingValue
 from lance_flight.errors import Conflict
 from lance_flight.flight import wire
+from lance_flight.flight.actions import value_message
 from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
-from lance_flight.flight.sessions import value_message
 from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN
 from lance_flight.flight.wire import Action
 from pyarrow import flight

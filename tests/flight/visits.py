@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from lance_flight.flight import wire
-from lance_flight.flight.sessions import value_message
+from lance_flight.flight.actions import value_message
 from lance_flight.flight.wire import encode_command
 from pyarrow import flight
 

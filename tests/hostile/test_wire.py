@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.flight import wire
-from lance_flight.flight.sessions import value_message
+from lance_flight.flight.actions import value_message
 from lance_flight.flight.wire import encode_action, encode_command
 
 from tests.hostile.frames import action, call, descriptor, field, frames

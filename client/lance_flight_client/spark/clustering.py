@@ -12,7 +12,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 from lance_flight.model.hashing import murmur3_multi
-from lance_flight.model.rules import check_least
+from lance_flight.model.operations import check_least
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import PartitionField
 from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-from lance_flight.admin.statement_log import shorten_text
+from lance_flight.admin.work_logs import shorten_text
 from lance_flight.engine.runtime.running_statement import Record
 from lance_flight.errors import InvalidInput
 

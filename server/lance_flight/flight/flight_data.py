@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from pyarrow import flight
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.dictionaries import refuse_dictionaries
+from lance_flight.flight.inputs import refuse_dictionaries
 from lance_flight.flight.protocol.flight_messages_pb2 import FlightData
 from lance_flight.protobuf_wire import encode_varint
 

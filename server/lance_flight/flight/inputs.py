@@ -1,19 +1,24 @@
-"""Rows and parameters that clients send: validated, within their bounds, read to the end of their stream."""
+"""Rows and parameters that clients send: validated, within their bounds, read to the end of their stream.
+
+Dictionary-encoded columns are refused before the first frame is read, or decoded on arrival. pyarrow's server dereferences a null
+pointer where a dictionary batch is followed by a frame without a header, in its own code and before a handler sees either. A stream
+whose schema has no dictionary type cannot get there, nested ones included.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.decoded_sizes import decoded_bytes
-from lance_flight.errors import InvalidInput, LimitExceeded
+from lance_flight.errors import InvalidInput, LimitExceeded, SchemaError
 from lance_flight.flight.calls import Call
-from lance_flight.flight.dictionaries import decode_batches, decoded_schema, refuse_dictionaries
+from lance_flight.flight.normalise import client_type, convert
 
 NO_BOUND = sys.maxsize
 LEAST_PARAMETER = 8
@@ -112,3 +117,46 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
             raise InvalidInput(f"{what} have a column whose name is not UTF-8") from error
         if field.type.num_fields:
             _check_names((field.type.field(place) for place in range(field.type.num_fields)), what)
+
+
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Return whether a type is a dictionary, or contains one at any depth.
+
+    >>> has_dictionary(pa.list_(pa.struct({"x": pa.dictionary(pa.int8(), pa.utf8())})))
+    True
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_dictionary(kind.storage_type)
+    return pa.types.is_dictionary(kind) or any(has_dictionary(kind.field(n).type) for n in range(kind.num_fields))
+
+
+def refuse_dictionaries(schema: pa.Schema, what: str, why: str) -> None:
+    """Raise `SchemaError` that names each column with a dictionary, the reason `why`, and the cast that removes it."""
+    problems = [
+        f"column {field.name!r} is {field.type}; {why}; expected it cast to {client_type(field.type)} before it is sent"
+        for field in _with_dictionaries(schema)
+    ]
+    if problems:
+        raise SchemaError(what, problems)
+
+
+def decoded_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of batches that `decode_batches` returns: columns that contain dictionaries get the types of the values."""
+    fields = [f.with_type(client_type(f.type)) if has_dictionary(f.type) else f for f in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def decode_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Convert `batches` to the types of `decoded_schema`."""
+    for batch in batches:
+        columns = [
+            column if column.type == field.type else convert(column, field.type)
+            for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_dictionaries(schema: pa.Schema) -> Sequence[pa.Field]:
+    types = schema.types
+    found = {kind for kind in set(types) if has_dictionary(kind)}
+    return [schema.field(place) for place, kind in enumerate(types) if kind in found] if found else []

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from lance_flight.errors import InvalidInput
+
 VALUE = "{}"
 """The place of a value in a clause."""
 
@@ -304,3 +306,14 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         ),
     }
 )
+
+
+def check_least(least: float, **values: float | None) -> None:
+    """Refuse the first of some values that is below `least` (None is none); `InvalidInput` names it.
+
+    >>> check_least(0, retain_hours=168.0)
+    """
+    for name, value in values.items():
+        # Not `<`: NaN is not less than anything.
+        if value is not None and not value >= least:
+            raise InvalidInput(f"{name} is {value}; expected {least:g} or more")

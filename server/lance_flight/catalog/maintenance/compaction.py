@@ -35,8 +35,8 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import all_segments
 from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.faults import failpoint
+from lance_flight.model.operations import check_least
 from lance_flight.model.pins import Pin
-from lance_flight.model.rules import check_least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

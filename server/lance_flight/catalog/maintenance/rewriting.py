@@ -31,7 +31,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_rows, row_counts
 from lance_flight.errors import SerializationFailure
-from lance_flight.model.rules import check_least
+from lance_flight.model.operations import check_least
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 

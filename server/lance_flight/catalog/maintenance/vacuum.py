@@ -27,7 +27,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, LanceFlightError, Refused, StorageFull
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, is_table_directory
-from lance_flight.model.rules import check_least
+from lance_flight.model.operations import check_least
 
 HOUR = 3600.0
 FLOOR_HOURS = 7 * 24.0

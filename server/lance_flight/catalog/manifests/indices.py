@@ -25,7 +25,7 @@ from lance_flight.model.index_kinds import (
 )
 from lance_flight.model.json_documents import is_json
 from lance_flight.model.naming import check_sql_name, index_name_of
-from lance_flight.model.rules import check_least
+from lance_flight.model.operations import check_least
 
 INDICES = "lance_flight:indices"
 

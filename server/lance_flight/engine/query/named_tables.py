@@ -1,4 +1,4 @@
-"""Tables that one statement names, each at the snapshot that the statement reads."""
+"""Tables that one statement names, each at the snapshot that it reads, in DataFusion's catalog `lance`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+from datafusion.catalog import CatalogProvider, SchemaProvider
+from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight import audit
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.roots.directory import BRANCH_SIGN, Table, TableName
+from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, TableName
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.compat.float_signs import DOUBLE, REAL
@@ -424,3 +426,48 @@ def _check_identity(name: TableName, reading: TableVersion | None, committed_at:
     """Refuse a version of a table that was dropped and made again since it was chosen: it is another one."""
     if reading is not None and reading.committed_at and reading.committed_at != committed_at.isoformat():
         raise Conflict(f"table {name.name!r} was dropped and made again since this statement was planned")
+
+
+Resolve = Callable[[str, str], pads.Dataset | DataFusionTable | None]
+"""Function that resolves a schema and a table name as written in SQL; None without such a table."""
+
+
+class TableCatalog(CatalogProvider):
+    """Catalog provider of the schemas of a root."""
+
+    def __init__(self, root: Root, resolve: Resolve) -> None:
+        self._root = root
+        self._resolve = resolve
+
+    def schema_names(self) -> set[str]:
+        return set(self._root.schemas())
+
+    def schema(self, name: str) -> _Schema | None:
+        return _Schema(self._root, name, self._resolve)
+
+
+class _Schema(SchemaProvider):
+    """Schema provider of one SQL schema."""
+
+    owner_name = None
+
+    def __init__(self, root: Root, name: str, resolve: Resolve) -> None:
+        self._root = root
+        self._name = name
+        self._resolve = resolve
+
+    def table_names(self) -> set[str]:
+        return {name.name for name in self._root.tables() if name.db_schema == self._name}
+
+    def table(self, name: str) -> DataFusionTable | None:
+        found = self._resolve(self._name, name)
+        return DataFusionTable(found) if isinstance(found, pads.Dataset) else found
+
+    def table_exist(self, name: str) -> bool:
+        return self.table(name) is not None
+
+    def register_table(self, name: str, table: object) -> None:
+        raise NotImplementedError
+
+    def deregister_table(self, name: str, cascade: bool = False) -> None:  # noqa: FBT001, FBT002 - DataFusion's
+        raise NotImplementedError

@@ -57,7 +57,7 @@ from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.constant_conditions import fails_at_constants, has_constant_conditions, without_constants
 from lance_flight.engine.query.evaluations import Evaluations
 from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
-from lance_flight.engine.query.named_tables import NamedTables
+from lance_flight.engine.query.named_tables import NamedTables, TableCatalog
 from lance_flight.engine.query.parameter_types import wanted_types
 from lance_flight.engine.query.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
@@ -75,7 +75,6 @@ from lance_flight.engine.query.query_errors import QueryErrors
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
 from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.table_catalog import TableCatalog
 from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.tables import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -9,7 +11,8 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.engine.query.explain import EXPLAIN_SCHEMA, explain
+from lance_flight.engine.compat.checked_arithmetic import without_checks
+from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.cursor import Cursor
@@ -17,6 +20,17 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement, Statemen
 from lance_flight.engine.statements.queries import Query
 from lance_flight.engine.statements.row_changes import RowChange
 from lance_flight.errors import SqlError
+
+EXPLAIN_SCHEMA = pa.schema(
+    [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
+)
+
+_NOT_SHOWN = "the plan is not shown: the query reads a table of which columns are masked, or not granted"
+
+
+_NUMBER = r"(?:\w+\()?-?(?:\d[\w.]*(?:[+-]\d+)?|NaN|inf|NULL)\)?"
+_LONG_LIST = re.compile(rf"({_NUMBER}(?:, ?{_NUMBER}){{2}})((?:, ?{_NUMBER}){{17,}})")
+"""Matches a list of twenty numbers and more, such as a vector, in two parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +88,42 @@ class _Plans:
     def batches(self) -> Iterator[pa.RecordBatch]:
         self.session.prepare(self.frame)
         yield from explain(self.session, self.frame, analyze=self.analyze).to_batches()
+
+
+def with_short_lists(plan: str) -> str:
+    """Return the text of a plan with the first three numbers of a long list, and how many more there are.
+
+    >>> with_short_lists("distance(v, List([" + ", ".join(["0.5"] * 768) + "]))")
+    'distance(v, List([0.5, 0.5, 0.5, … 765 more]))'
+    >>> with_short_lists("make_array(" + ",".join(["Float64(-1e-7)"] * 20) + ")")
+    'make_array(Float64(-1e-7),Float64(-1e-7),Float64(-1e-7), … 17 more)'
+    """
+    return _LONG_LIST.sub(lambda found: f"{found[1]}, … {found[2].count(',')} more", plan)
+
+
+def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:
+    """Return the plans of a query; `analyze` runs it and adds the rows, opened tables and time that it took.
+
+    Of a query over columns that are masked, or not all granted, only counts are told: plans have the masks, and the columns that these read.
+    """
+    division = divide(session, frame, ask_keys=analyze, is_told=True)
+    logical, physical = session.optimise(division.whole), session.plan(division.whole)
+    is_restricted = session.named.is_restricted
+    rows = [("logical_plan", logical.display_indent()), ("physical_plan", physical.display_indent())]
+    if is_restricted:
+        rows = [("policy", _NOT_SHOWN)]
+    session.log.is_explained = True
+    reports = [report() for report in session.log.reports]
+    if analyze:
+        session.log.tables_read = 0
+        began = time.perf_counter()
+        produced = sum(batch.num_rows for batch in division.batches())
+        seconds = time.perf_counter() - began
+        opened = "" if is_restricted else f"tables opened: {session.log.tables_read}\n"
+        rows.append(("analyze", f"rows: {produced}\n{opened}seconds: {seconds:.3f}"))
+    rows += [("partitions", report) for report in reports]
+    rows += [] if is_restricted else division.notes
+    rows = [(kind, with_short_lists(without_checks(text))) for kind, text in rows]
+    return pa.Table.from_arrays(
+        [pa.array(column, pa.utf8()) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA
+    )

@@ -1,13 +1,17 @@
-"""Log line of each statement, written when it has ended."""
+"""Log lines of work that has ended: of each statement, and of each piece of maintenance that the server did by itself."""
 
 from __future__ import annotations
 
 import logging
 
 from lance_flight.admin.logs import FIELDS
+from lance_flight.engine.runtime.maintenance_records import OK, MaintenanceRecord
 from lance_flight.engine.runtime.running_statement import Record, StatementKind
 
-_log = logging.getLogger("lance_flight.statements")
+_statements = logging.getLogger("lance_flight.statements")
+_maintenance = logging.getLogger("lance_flight.maintenance")
+_EXPECTED = frozenset({OK, "cancelled", "conflict", "serialization_failure"})
+"""Outcomes of which nobody needs to be warned: writers came first, or the server was stopped."""
 
 
 class StatementLog:
@@ -18,12 +22,12 @@ class StatementLog:
 
     def __init__(self, sql_characters: int) -> None:
         self._sql_characters = sql_characters
-        _log.setLevel(logging.INFO)
+        _statements.setLevel(logging.INFO)
 
     def log_end(self, record: Record) -> None:
         """Log one statement."""
         if record.kind is not StatementKind.PREPARE or record.outcome != "ok":
-            _log.info("ended", extra={FIELDS: self._fields(record)})
+            _statements.info("ended", extra={FIELDS: self._fields(record)})
 
     def _fields(self, record: Record) -> dict[str, object]:
         fields: dict[str, object] = {
@@ -52,3 +56,24 @@ def _milliseconds(seconds: float) -> float:
 def shorten_text(text: str, characters: int) -> str:
     """Truncate a text to a number of characters, ending with an ellipsis if it was longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+class MaintenanceLog:
+    """Logs maintenance that has ended, at level INFO, and as a warning where it has failed."""
+
+    def __init__(self) -> None:
+        _maintenance.setLevel(logging.INFO)
+
+    def log_end(self, record: MaintenanceRecord) -> None:
+        """Log one piece of work."""
+        fields = {
+            "table": f"{record.db_schema}.{record.table}",
+            "kind": record.kind,
+            "outcome": record.outcome,
+            "reason": record.reason,
+            "result": record.result,
+            "total_ms": round(record.seconds * 1000, 3),
+        }
+        _maintenance.log(
+            logging.INFO if record.outcome in _EXPECTED else logging.WARNING, "ended", extra={FIELDS: fields}
+        )
