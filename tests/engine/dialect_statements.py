@@ -211,6 +211,9 @@ SELECT * FROM orders USING SAMPLE 100%
 SELECT count(*) FROM orders USING SAMPLE 3 ROWS
 SELECT count(*) FROM (SELECT * FROM orders USING SAMPLE 3)
 SELECT count(*) FROM (SELECT * FROM orders TABLESAMPLE reservoir(3 ROWS))
+SELECT count(*) FROM (SELECT * FROM orders ORDER BY random() LIMIT 3)
+SELECT 1 AS a FROM (SELECT * FROM orders ORDER BY random() LIMIT 2)
+SELECT count(*) FROM orders WHERE EXISTS (SELECT 1 FROM orders ORDER BY random() LIMIT 1)
 SELECT j->'a' FROM (SELECT '{"a": [1, 2]}' AS j)
 SELECT json_extract('{"a": [1, 2]}', '$.a[0]')
 SELECT '{"a": {"b": 1}}'->>'$.a.b'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -169,6 +170,15 @@ def has_subquery(node: Node) -> bool:
 
 
 # What DataFusion raises of a node that there is no class for in Python.
+def sorts_without_columns(plan: LogicalPlan) -> bool:
+    """Return whether an optimised plan takes the first rows of a sort whose rows have no columns left."""
+    return (
+        _SORT.search(plan.display_indent()) is not None and _BARE_SORT.search(plan.display_indent_schema()) is not None
+    )
+
+
+_SORT = re.compile(r"^\s*Sort: .*fetch=\d+$", re.MULTILINE)
+_BARE_SORT = re.compile(r"^\s*Sort: .*fetch=\d+ \[\]$", re.MULTILINE)
 _NO_VARIANT = (NotImplementedError, ValueError, TypeError, RuntimeError)
 
 

@@ -50,7 +50,7 @@ from lance_flight.engine.plans.joins import (
     is_about_membership,
     is_ambiguous,
 )
-from lance_flight.engine.plans.nodes import Node
+from lance_flight.engine.plans.nodes import Node, sorts_without_columns
 from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints, logical_scans
 from lance_flight.engine.query.computed_tables import ComputedTable
@@ -107,6 +107,7 @@ MOST_MOMENTS = 100
 _OF_NULLS, _FLATTENING = " DISTINCT FROM ", "eliminate_cross_join"
 """A comparison in which NULL is equal to NULL, and the rule of DataFusion 55 that takes inner joins within others apart, orders them anew, and makes `=` of it."""
 _PUSHING = "push_down_filter"
+_SELECTING = "optimize_projections"
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
 COLLECTED_ROWS = 64
@@ -541,7 +542,7 @@ class QuerySession:
         A query whose parameters have no values yet may be impossible to optimise: its schema is told again once they have.
         """
         try:
-            frame = self._without_constants(frame)
+            frame = self._with_columns_to_sort(self._without_constants(frame))
             if not self._has_pushing:  # also where an earlier attempt took the rule away
                 check_stacked_conditions(self.datafusion, self.optimise(frame))
             plan = self.optimise(frame)
@@ -600,6 +601,12 @@ class QuerySession:
         if self.datafusion.remove_optimizer_rule(_PUSHING):
             self._has_pushing = False
             # Frames keep the rules that they were made with.
+            return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
+        return frame
+
+    def _with_columns_to_sort(self, frame: DataFrame) -> DataFrame:
+        """Return a query whose sorts have columns: by `ORDER BY random() LIMIT 9` DataFusion 55 cannot sort rows without any."""
+        if sorts_without_columns(self.optimise(frame)) and self.datafusion.remove_optimizer_rule(_SELECTING):
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         return frame
 
