@@ -53,7 +53,7 @@ def test_a_newcomer_looks_at_partitions_queries_and_compares_snapshots(console: 
     expect(page.get_by_label("Why", exact=True)).to_contain_text("used: site = 'Oslo'")
     assert "where=site" in page.url
     page.get_by_role("link", name="run this query").click()
-    expect(page.locator("#result tbody tr")).to_have_count(120)
+    expect(page.locator("#state")).to_contain_text("120 rows")
     page.get_by_role("button", name="Plan").click()
     expect(page.locator("#planned h2")).to_have_text("trips: 7 of 37 partitions")
     assert page.locator("#planned rect[data-at].off").count() == 30
@@ -222,7 +222,7 @@ def test_the_whole_story_needs_no_pointer(console: Console) -> None:
     page.locator("body").press("/")
     tab_to(page, "run this query")
     page.keyboard.press("Enter")
-    expect(page.locator("#result tbody tr")).to_have_count(120)
+    expect(page.locator("#state")).to_contain_text("120 rows")
     # The rows are there a moment before the query is known to have ended.
     expect(page.get_by_role("button", name="Plan", exact=True)).to_be_enabled()
     page.keyboard.press("Control+Shift+Enter")
@@ -264,7 +264,7 @@ SLOW = "SELECT value, repeat('x', CAST(value / 150 AS INT)) AS text FROM generat
     ("path", "settled"),
     [
         pytest.param("", "td.n:not(:text('…'))", id="sizes"),
-        pytest.param(f"query#{quote(SLOW)}", "#result tbody tr:nth-child(9000)", id="rows"),
+        pytest.param(f"query#{quote(SLOW)}", "#state:text('9,000 rows')", id="rows"),
         pytest.param("t/public/trips/map?where=month%20%3D%201", ".cells[data-is-shown]", id="map"),
         pytest.param("activity", "#activity", id="activity"),
     ],
@@ -351,9 +351,8 @@ def test_limits_hold(consoles: Consoles, server: Server) -> None:
     page = consoles(server.uri, limits=ConsoleLimits(rows=50, seconds=1.0)).open("query")
     type_sql(page, "SELECT id FROM trips")
     page.get_by_role("button", name="Run").click()
-    expect(page.locator("#state")).to_contain_text("50 rows")
+    expect(page.locator("#state")).to_contain_text(re.compile("^50 rows"))
     expect(page.locator("#state")).to_contain_text("there are more")
-    assert page.locator("#result tbody tr").count() == 50
     type_sql(page, LONG)
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("alert")).to_contain_text("after 1 seconds (statement_timeout)")

@@ -38,6 +38,7 @@ from lance_flight_client.console.pages import (
     query_download,
     query_page,
     query_state,
+    query_value,
     summary,
     table,
 )
@@ -60,6 +61,7 @@ ROUTES = (
     Route("/plan", plan, methods=["POST"]),
     Route("/query/{query}.{format}", query_download),
     Route("/query/{query}", query_state),
+    Route("/query/{query}/value", query_value),
     Route("/query/{query}/cancel", query_cancel, methods=["POST"]),
     Route("/activity", activity),
     Route("/activity/rows", activity_rows),

@@ -268,6 +268,17 @@ def query_state(request: Request, server: ConsoleServer) -> Response:
 
 
 @page
+def query_value(request: Request, server: ConsoleServer) -> Response:
+    """Return one value of a query in full."""
+    query = _query(request)
+    row, column = whole_number(request, "row"), whole_number(request, "column")
+    text = None if query is None or row is None or column is None else query.value(row, column)
+    if text is None:
+        raise InvalidRequest(f"row {row}, column {column} is not kept in full: it is larger than a viewer shows")
+    return JSONResponse({"text": text})
+
+
+@page
 def query_cancel(request: Request, server: ConsoleServer) -> Response:
     """Cancel a query."""
     query = _query(request)

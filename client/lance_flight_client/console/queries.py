@@ -29,6 +29,8 @@ MOST_RESULT = 16 << 20
 """Most characters that are kept of one result."""
 _MOST_NESTED = 64 << 10
 """Bytes of a nested value above which it is told by its size alone."""
+MOST_VALUE = 1 << 20
+"""Most characters of one value that a viewer shows."""
 _VALUE = 8
 """Characters that a value counts besides its text."""
 _STEP = 500
@@ -54,6 +56,8 @@ class ConsoleQuery:
     error: str | None = None
     seconds: float | None = None
     _size: int = 0
+    _long: dict[tuple[int, int], str] = field(default_factory=dict)
+    _long_size: int = 0
     _cancel: Callable[[], None] = lambda: None
     _is_cancelled: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -95,6 +99,10 @@ class ConsoleQuery:
                 "seconds": time.monotonic() - self.began if self.seconds is None else self.seconds,
             }
 
+    def value(self, row: int, column: int) -> str | None:
+        """Return a value in full that a row shows cut; None where it was not kept."""
+        return self._long.get((row, column))
+
     def cancel(self) -> None:
         """Have the server end it."""
         self._is_cancelled = True
@@ -114,6 +122,7 @@ class ConsoleQuery:
             part = batch.slice(start, room)
             columns = [shown_texts(column) for column in part.columns]
             rows = [list(row) for row in zip(*columns, strict=True)]
+            self._keep_long(part, columns)
             self._size += sum(_VALUE + len(text or "") for row in rows for text in row)
             with self._changed:
                 self.rows += rows
@@ -122,6 +131,22 @@ class ConsoleQuery:
             if self.is_cut or self._is_cancelled:
                 return False
         return True
+
+    def _keep_long(self, part: pa.RecordBatch, columns: Sequence[Sequence[str | None]]) -> None:
+        """Keep the values that are shown cut for a viewer, as far as there is room."""
+        for place, shown in enumerate(columns):
+            for step, text in enumerate(shown):
+                if text is None or not _CUT.search(text) or self._long_size > MOST_RESULT:
+                    continue
+                one = part.column(place).slice(step, 1)
+                if one.nbytes > MOST_VALUE:
+                    continue
+                whole = (texts(one)[0] or "")[:MOST_VALUE]
+                self._long[len(self.rows) + step, place] = whole
+                self._long_size += len(whole)
+
+
+_CUT = re.compile(r"… \([\d,]+ more\)\Z|\A\([\d,]+ bytes\)\Z")
 
 
 def shown_texts(column: pa.Array) -> list[str | None]:

@@ -10,8 +10,6 @@ function element(name, text, className) {
   return made;
 }
 
-const isNumber = (column) => /^(u?int|float|double|half|decimal)/.test(column.type);
-
 async function answered(path, options) {
   let answer;
   try { answer = await fetch(path, {headers: HEADERS, ...options}); } catch { throw new Error("The console does not answer: does it still run?"); }
@@ -23,9 +21,103 @@ async function answered(path, options) {
 const ask = async (path, options) => (await answered(path, options)).json();
 const post = (body) => ({method: "POST", body: JSON.stringify(body)});
 
+// An address with other parameters; null takes one away.
+function addressWith(changes) {
+  const found = new URLSearchParams(location.search);
+  Object.entries(changes).forEach(([name, value]) => (value === null ? found.delete(name) : found.set(name, value)));
+  return `${location.pathname}${found.size ? `?${found}` : ""}${location.hash}`;
+}
+
+const rowsOf = (count) => `${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`;
+
+// The result of a query: its rows in a grid, a chart of them, and what copies or downloads them.
+function resultPane() {
+  const view = createViewer(at("viewer")), kinds = ["chart", "x", "y"];
+  let id = null;
+  const whole = (row, column) => ask(`/query/${id}/value?row=${row}&column=${column}`);
+  const grid = createGrid(at("result"), {opens: (cell) => view(cell, whole), changed: () => { tell(); draw(); }});
+  const failed = (text) => { at("error").textContent = text; at("error").hidden = !text; };
+  let said = null;
+
+  function tell() {
+    if (!said) return;
+    const shown = grid.rows().length, seconds = `${said.seconds.toFixed(said.done ? 3 : 1)} s`;
+    const notes = (said.before || []).map((each) => `${each.rows === null ? `${each.affected.toLocaleString("en")} rows affected` : rowsOf(each.rows)}; `).join("");
+    const some = shown < said.count ? `${shown.toLocaleString("en")} of ` : "";
+    if (said.error) at("state").textContent = `ended after ${seconds}, with ${rowsOf(said.count)}`;
+    else if (said.columns?.length) at("state").textContent = `${said.done ? "" : "running, "}${notes}${some}${rowsOf(said.count)}, ${seconds}${said.cut ? "; there are more" : ""}`;
+    else at("state").textContent = !said.done ? `running, ${seconds}` : notes + (said.affected >= 0 ? `${said.affected.toLocaleString("en")} rows affected` : "done");
+  }
+
+  function offerCharts(columns) {
+    const given = new URLSearchParams(location.search), numbers = columns.filter(isNumber), [first] = columns;
+    const usual = {x: first.name, y: (numbers.find((column) => column !== first) || first).name};
+    ["x", "y"].forEach((axis) => {
+      const chosen = columns.some((column) => column.name === given.get(axis)) ? given.get(axis) : usual[axis];
+      at(`chart-${axis}`).replaceChildren(...columns.map((column, place) => { const option = element("option", column.name); option.value = place; option.selected = column.name === chosen; return option; }));
+    });
+    at("chart").value = given.get("chart") || "";
+    if (at("chart").selectedIndex < 0) at("chart").value = "";
+  }
+
+  function draw() {
+    const kind = at("chart").value, figure = at("drawn"), columns = grid.columns();
+    figure.hidden = !kind;
+    document.querySelectorAll(".axis-of").forEach((label) => { label.hidden = !kind || (kind === "histogram" && label.dataset.axis === "x"); });
+    if (!kind || !columns.length || !said?.done) { figure.replaceChildren(); return; }
+    const [svg, note] = drawChart(kind, columns, grid.rows(), ["x", "y"].map((axis) => Number(at(`chart-${axis}`).value)));
+    figure.replaceChildren(svg, element("figcaption", `${note}${said.cut ? " The query has more rows than are here." : ""}`));
+  }
+
+  function choose() {
+    const kind = at("chart").value, columns = grid.columns(), name = (axis) => columns[at(`chart-${axis}`).value].name;
+    // The address of the page is the chart's too.
+    history.replaceState(null, "", addressWith(kind ? {chart: kind, x: kind === "histogram" ? null : name("x"), y: name("y")} : {chart: null, x: null, y: null}));
+    draw();
+  }
+
+  kinds.forEach((kind) => at(kind === "chart" ? kind : `chart-${kind}`).addEventListener("change", choose));
+  at("filter").addEventListener("input", () => grid.filter(at("filter").value));
+  document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(COPIES[button.dataset.copy](grid.columns(), grid.rows()));
+    at("state").textContent = `copied ${rowsOf(grid.rows().length)}`;
+  }));
+
+  return {
+    failed,
+    clear: () => {
+      said = null;
+      grid.clear();
+      failed("");
+      ["downloads", "tools"].forEach((name) => at(name).classList.add("away"));
+      at("drawn").hidden = true;
+      at("filter").value = "";
+      at("state").textContent = "running";
+    },
+    cancel: () => ask(`/query/${id}/cancel`, post({})),
+    run: async (asked, begun) => {
+      let count = 0;
+      id = (await ask("/query", post(asked))).id;
+      if (begun) begun();
+      do {
+        said = await ask(`/query/${id}?after=${count}`);
+        if (said.columns?.length && !grid.columns().length) { grid.start(said.columns); offerCharts(said.columns); }
+        count += said.rows.length;
+        if (said.rows.length) grid.append(said.rows);
+        tell();
+      } while (!said.done);
+      if (said.error) failed(said.error);
+      if (!said.columns?.length || said.error) return;
+      at("downloads").querySelectorAll("a").forEach((link) => { link.href = `/query/${id}.${link.dataset.format}`; });
+      ["downloads", "tools"].forEach((name) => at(name).classList.remove("away"));
+      draw();
+    },
+  };
+}
+
 function queryPage() {
-  const page = {id: null, isBusy: false};
-  const result = at("result"), box = result.parentElement;
+  let isBusy = false;
+  const pane = resultPane();
   const decoded = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
   const editor = window.createEditor({
     parent: at("editor"), text: decoded(), names: JSON.parse(at("names").textContent),
@@ -33,93 +125,36 @@ function queryPage() {
   });
   editor.focus();
 
-  const failed = (text) => { at("error").textContent = text; at("error").hidden = !text; };
-
   async function during(view, work) {
     const sql = editor.text().trim().replace(/;$/, "");
-    if (!sql || page.isBusy) return;
-    page.isBusy = at("run").disabled = at("plan").disabled = true;
-    history.replaceState(null, "", `${location.pathname}${view}#${encodeURIComponent(sql)}`);
-    result.replaceChildren();
+    if (!sql || isBusy) return;
+    isBusy = at("run").disabled = at("plan").disabled = true;
+    history.replaceState(null, "", `${addressWith({view}).replace(/#.*/, "")}#${encodeURIComponent(sql)}`);
     at("planned").replaceChildren();
-    box.classList.remove("fixed");
-    failed("");
-    at("downloads").className = "away";
-    at("state").textContent = "running";
+    pane.clear();
     try {
       await work(sql);
     } catch (problem) {
-      failed(problem.message);
+      pane.failed(problem.message);
       at("state").textContent = "";
     }
-    page.isBusy = at("run").disabled = at("plan").disabled = false;
+    isBusy = at("run").disabled = at("plan").disabled = false;
     at("cancel").disabled = true;
   }
 
   // What only an address says may read, but not change anything: `writes` is said by who asks for it here.
-  const run = (writes) => during("", async (sql) => {
-    page.id = (await ask("/query", post({sql, writes}))).id;
-    at("cancel").disabled = false;
-    await follow(page.id);
-  });
+  const run = (writes) => during(null, (sql) => pane.run({sql, writes}, () => { at("cancel").disabled = false; }));
 
-  const plan = () => during("?view=plan", async (sql) => {
+  const plan = () => during("plan", async (sql) => {
     at("planned").innerHTML = await (await answered("/plan", post({sql}))).text();
     at("state").textContent = "planned, not run";
     showMaps();
   });
 
-  async function follow(id) {
-    let body = null, count = 0, said;
-    do {
-      said = await ask(`/query/${id}?after=${count}`);
-      if (said.columns && !body && said.columns.length) {
-        const head = element("tr");
-        said.columns.forEach((column) => { const cell = element("th", column.name, isNumber(column) ? "n" : ""); cell.title = column.type; head.append(cell); });
-        body = element("tbody");
-        const top = element("thead");
-        top.append(head);
-        result.append(top, body);
-      }
-      if (body) body.append(...said.rows.map((row) => shownRow(row, said.columns)));
-      if (said.rows.length && !count) keepWidths();
-      count += said.rows.length;
-      at("state").textContent = `${said.done ? "" : "running, "}${count.toLocaleString("en")} row${count === 1 ? "" : "s"}, ${said.seconds.toFixed(said.done ? 3 : 1)} s`;
-    } while (!said.done);
-    if (said.error) {
-      failed(said.error);
-      at("state").textContent = `ended after ${said.seconds.toFixed(3)} s, with ${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`;
-    } else if (said.cut) at("state").textContent += "; there are more";
-    else if (!body) at("state").textContent = said.affected >= 0 ? `${said.affected.toLocaleString("en")} rows affected` : "done";
-    if (body && !said.error) {
-      at("downloads").querySelectorAll("a").forEach((link) => { link.href = `/query/${id}.${link.dataset.format}`; });
-      at("downloads").className = "";
-    }
-  }
-
-  // The columns stay where the first rows have put them.
-  function keepWidths() {
-    const heads = [...result.querySelectorAll("th")], widths = heads.map((head) => head.getBoundingClientRect().width);
-    heads.forEach((head, place) => { head.style.width = `${widths[place]}px`; });
-    box.classList.add("fixed");
-    result.style.minWidth = `${widths.reduce((sum, width) => sum + width, 0)}px`;
-  }
-
-  function shownRow(row, columns) {
-    const line = element("tr");
-    row.forEach((value, place) => {
-      const cell = value === null ? element("td", "NULL", "null") : element("td", value, isNumber(columns[place]) ? "n" : "");
-      if (value !== null && value.includes("\n")) cell.replaceChildren(element("pre", value));
-      else if (value !== null && value.length > 40) cell.title = value;
-      line.append(cell);
-    });
-    return line;
-  }
-
   const fromAddress = () => (location.search.includes("view=plan") ? plan() : run(false));
   at("run").addEventListener("click", () => run(true));
   at("plan").addEventListener("click", plan);
-  at("cancel").addEventListener("click", () => ask(`/query/${page.id}/cancel`, post({})).catch((problem) => failed(problem.message)));
+  at("cancel").addEventListener("click", () => pane.cancel().catch((problem) => pane.failed(problem.message)));
   addEventListener("hashchange", () => { if (decoded() !== editor.text()) { editor.replace(decoded()); fromAddress(); } });
   if (editor.text()) fromAddress();
 }
