@@ -43,6 +43,12 @@ def cpu_by_thread(pid: int) -> Counter[str]:
     return taken
 
 
+def cpu(pid: int) -> float:
+    """Seconds of a core that a process has taken so far, with those of threads that have ended."""
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, state[11:13])) * _TICK_MILLISECONDS / 1000
+
+
 def memory(pid: int, name: str) -> int:
     """Bytes that Linux states of a process: `VmRSS` is resident now, `VmHWM` was at most."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -42,6 +44,8 @@ JSON_SECONDS = 30.0
 """Longest time for a whole body of JSON."""
 MOST_JSON = 64 << 20
 MOST_HEADERS = 100
+SMALL_BYTES = 64 << 10
+"""Size of a last part of an answer that is sent once its operation is over, and of parts that are joined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +70,29 @@ class Endpoint:
         """Answer one request."""
         exchange = _Exchange(scope, receive, send, self._served.waits())
         async with anyio.create_task_group() as group:
+            await exchange.read_ready()
+            if self._route.body is Body.JSON and exchange.is_whole:
+                group.start_soon(exchange.watch)
             work = partial(self._answer, exchange, group)
-            await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=False)
+            left = await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=False)
             group.cancel_scope.cancel()
+        await exchange.put(left)
 
-    def _answer(self, exchange: _Exchange, group: TaskGroup) -> None:
-        """Run the operation on this thread, and send its answer, or its error."""
+    def _answer(self, exchange: _Exchange, group: TaskGroup) -> Sequence[Message]:
+        """Run the operation on this thread, and send its answer, or its error; return what is left to send, if that is little."""
         held: list[str] = []
         entered = False
         try:
             audit.enter(Subject(client=exchange.peer))
             self._served.in_flight.enter()
             entered = True
-            exchange.answer(self._route.run(self._call(exchange, group, held)))
+            return exchange.answer(self._route.run(self._call(exchange, group, held)))
         except Exception as error:
             if exchange.is_begun:
                 # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
                 raise
             status, said = answer_error(error, exchange.path)
-            exchange.answer(RestAnswer(said, status=status))
+            return exchange.answer(RestAnswer(said, status=status))
         finally:
             if entered:
                 self._served.in_flight.leave(*held)
@@ -98,8 +106,7 @@ class Endpoint:
         held.append(holder)
         audit.enter(Subject(principal=principal.name, client=peer))
         if self._route.body is Body.JSON:
-            anyio.from_thread.run(exchange.read_json, min(MOST_JSON, self._served.rules.parameter_limit))
-            anyio.from_thread.run_sync(group.start_soon, exchange.watch)
+            exchange.read_json(min(MOST_JSON, self._served.rules.parameter_limit), group)
         host = peer.rpartition(":")[0]
         caller = Caller(
             principal=principal.name,
@@ -155,7 +162,8 @@ class _Exchange:
     gone: Event = field(default_factory=Event)
     headers: dict[str, list[str]] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
-    _rest: bytes = b""
+    _parts: deque[memoryview] = field(default_factory=deque)
+    _here: int = 0
     _has_more: bool = True
 
     def __post_init__(self) -> None:
@@ -174,35 +182,42 @@ class _Exchange:
         host, port = self.scope.get("client") or ("unknown", 0)
         return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
-    async def _next(self, seconds: float) -> bytes:
-        """Return the next part of the body; nothing at its end."""
-        if not self._has_more:
-            return b""
+    async def _next(self, seconds: float) -> None:
+        """Wait for the next part of the body."""
         try:
             async with asyncio.timeout(seconds or None):
-                message = await self.receive()
+                await self._receive()
         except TimeoutError:
             raise StatementTimeout(f"the next part of the body did not come within {seconds:g} seconds") from None
+
+    async def _receive(self) -> None:
+        message = await self.receive()
         if message["type"] == "http.disconnect":
             self.gone.set()
-            self._has_more = False
             raise InvalidInput("the client went away before the end of the body; nothing was stored")
         self._has_more = message.get("more_body", False)
-        return bytes(message.get("body", b""))
+        part = bytes(message.get("body", b""))
+        self._parts.append(memoryview(part))
+        self._here += len(part)
 
-    async def read_json(self, most: int) -> None:
-        """Read the whole body as a JSON object."""
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(JSON_SECONDS):
-                while self._has_more:
-                    parts.append(await self._next(0))
-                    size += len(parts[-1])
-                    if size > most:
-                        raise LimitExceeded(f"the body has more than {most} bytes; expected fewer")
-        except TimeoutError:
-            raise StatementTimeout(f"the body did not come within {JSON_SECONDS:g} seconds") from None
-        text = b"".join(parts)
+    async def read_ready(self) -> None:
+        """Take the part of the body that is here already, which the HTTP server holds anyway: most bodies are whole then."""
+        with suppress(TimeoutError, InvalidInput):  # that the client is gone is raised where the body is needed
+            async with asyncio.timeout(0):
+                await self._receive()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if no part of the body is still to come."""
+        return not self._has_more
+
+    def read_json(self, most: int, group: TaskGroup) -> None:
+        """Read the whole body as a JSON object, and notice from then on when the client goes away."""
+        if self._has_more:
+            anyio.from_thread.run(self._read_whole, most, group)
+        text = self._take(self._here)
+        if len(text) > most:
+            raise LimitExceeded(f"the body has more than {most} bytes; expected fewer")
         if not text.strip():
             return
         try:
@@ -212,43 +227,66 @@ class _Exchange:
         if not isinstance(self.json, dict):
             raise InvalidInput("the body is no JSON object")
 
+    async def _read_whole(self, most: int, group: TaskGroup) -> None:
+        try:
+            async with asyncio.timeout(JSON_SECONDS):
+                while self._has_more and self._here <= most:
+                    await self._next(0)
+        except TimeoutError:
+            raise StatementTimeout(f"the body did not come within {JSON_SECONDS:g} seconds") from None
+        group.start_soon(self.watch)
+
     async def watch(self) -> None:
         """Notice when the client goes away."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
         self.gone.set()
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int) -> bytearray:
         """Return at most so many bytes of the body; fewer only at its end."""
-        if self._has_more and not 0 <= size <= len(self._rest):
-            self._rest = anyio.from_thread.run(self._fill, size)
-        taken = len(self._rest) if size < 0 else size
-        found, self._rest = self._rest[:taken], self._rest[taken:]
+        if self._has_more and not 0 <= size <= self._here:
+            anyio.from_thread.run(self._fill, size)
+        return self._take(self._here if size < 0 else size)
+
+    def _take(self, size: int) -> bytearray:
+        """Take bytes off the parts that are here, in one copy; each part goes once it is taken."""
+        found = bytearray(min(size, self._here))
+        at = 0
+        while at < len(found):
+            part = self._parts.popleft()
+            taken = min(len(part), len(found) - at)
+            found[at : at + taken] = part[:taken]
+            at += taken
+            if taken < len(part):
+                self._parts.appendleft(part[taken:])
+        self._here -= len(found)
         return found
 
-    async def _fill(self, size: int) -> bytes:
-        """Return the rest of the body that is here, once that has so many bytes."""
-        parts, found = [self._rest], len(self._rest)
-        while self._has_more and (size < 0 or found < size):
-            parts.append(await self._next(self.waits[0]))
-            found += len(parts[-1])
-        return b"".join(parts)
+    async def _fill(self, size: int) -> None:
+        """Wait until so many bytes of the body are here, or all."""
+        while self._has_more and (size < 0 or self._here < size):
+            await self._next(self.waits[0])
 
-    def answer(self, answer: RestAnswer) -> None:
-        """Send an answer; an error before its first part is raised before anything is sent."""
-        body = answer.body()
+    def answer(self, answer: RestAnswer) -> Sequence[Message]:
+        """Send an answer, and return the last messages if they are small; an error before its first part is raised before anything is sent."""
+        body = _join_small(answer.body())
         chunk, following = next(body, b""), next(body, None)
         headers = self._headers(answer)
         if following is None:
             headers["content-length"] = str(len(chunk))
-        start = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        fields = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        messages: list[Message] = [{"type": "http.response.start", "status": int(answer.status), "headers": fields}]
         self.is_begun = True
-        self._put({"type": "http.response.start", "status": int(answer.status), "headers": start})
         while following is not None:
-            if chunk:
-                self._put({"type": "http.response.body", "body": chunk, "more_body": True})
+            messages.append({"type": "http.response.body", "body": chunk, "more_body": True})
+            anyio.from_thread.run(self.put, messages)
+            messages = []
             chunk, following = following, next(body, None)
-        self._put({"type": "http.response.body", "body": chunk, "more_body": False})
+        messages.append({"type": "http.response.body", "body": chunk, "more_body": False})
+        if len(chunk) > SMALL_BYTES:
+            anyio.from_thread.run(self.put, messages)
+            return ()
+        return messages
 
     def _headers(self, answer: RestAnswer) -> dict[str, str]:
         headers = {
@@ -263,9 +301,22 @@ class _Exchange:
         # A body that was not read to its end cannot be followed by another request.
         return headers | {"connection": "close"} if self._has_more else headers
 
-    def _put(self, message: Message) -> None:
-        anyio.from_thread.run(self._put_in_time, message)
+    async def put(self, messages: Sequence[Message]) -> None:
+        """Send messages, each in its time."""
+        for message in messages:
+            async with asyncio.timeout(self.waits[1] or None):
+                await self._send(message)
 
-    async def _put_in_time(self, message: Message) -> None:
-        async with asyncio.timeout(self.waits[1] or None):
-            await self._send(message)
+
+def _join_small(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield chunks, small ones together: each is handed to another thread."""
+    waiting: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= SMALL_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)

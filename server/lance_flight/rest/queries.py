@@ -132,7 +132,9 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
     sql = f"SELECT {', '.join([*columns, *extra])} FROM {source}"  # noqa: S608 - quoted names, checked expressions
     sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql += f" ORDER BY {order}" if order else ""
-    sql += f" LIMIT {count}" if 0 <= count <= _MOST_LIMIT else ""
+    # A search has its own limit, and runs without DataFusion where nothing is left to do with its rows.
+    is_limited = 0 <= count <= _MOST_LIMIT and (not (vectors or texts) or offset or not count)
+    sql += f" LIMIT {count}" if is_limited else ""
     sql += f" OFFSET {offset}" if offset else ""
     return Select(sql, arguments.batch, hashes)
 
