@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +60,8 @@ _MOST_STREAMS = 128
 """Most calls at the same time over one connection."""
 _IDLE_MILLISECONDS, _HANDSHAKE_MILLISECONDS = 3_600_000, 10_000
 """Times after which a connection without calls is closed, and one without the settings of HTTP/2."""
+_MESSAGE_BYTES = 4 << 20
+"""Size of the messages that large batches are sent in."""
 _IDENTITY_ALONE = 1
 """Set of the compressions that are understood: none, since gRPC unpacks a message before anybody has looked at a credential."""
 
@@ -215,7 +217,7 @@ class Answers:
         ticket = _decode(flight.Ticket.deserialize, messages.only(), "a Ticket")
         sent = self.dispatch.rows(call, ticket)
         yield encode(sent.schema.serialize())
-        yield from map(_encode, sent.messages())
+        yield from _encode(sent.messages())
 
     def do_put(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoPut: runs an update, binds parameters, or stores rows."""
@@ -229,7 +231,7 @@ class Answers:
         for number, sent in enumerate(self.dispatch.exchange(call, rows.descriptor, rows, _teller(context))):
             if not number:
                 yield encode(sent.schema.serialize())
-            yield from map(_encode, sent.messages())
+            yield from _encode(sent.messages())
 
     def do_action(self, context: _Context, messages: _Messages) -> Iterator[bytes]:
         """DoAction: runs an action."""
@@ -442,9 +444,12 @@ def _handler(server: GrpcServer, rpc: _Rpc) -> grpc.RpcMethodHandler:
     return grpc.stream_unary_rpc_method_handler(one)
 
 
-def _encode(batch: pa.RecordBatch) -> bytes:
-    """Encode a batch, of which nothing here keeps anything: gRPC has it until it is sent."""
-    return encode(batch.serialize())
+def _encode(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Encode batches in messages of `_MESSAGE_BYTES`, of which nothing here keeps anything: gRPC holds copies of each until it is sent."""
+    for batch in batches:
+        rows = max(batch.num_rows * _MESSAGE_BYTES // max(batch.nbytes, 1), 1)
+        for start in range(0, max(batch.num_rows, 1), rows):
+            yield encode(batch.slice(start, rows).serialize())
 
 
 def _teller(context: _Context) -> Tell:

@@ -20,7 +20,7 @@ from lance_flight.flight.inputs import InputRules, read_rows
 from lance_flight.rest.filters import expression
 from lance_flight.rest.names import TableId
 
-Read = Callable[[int], bytes]
+Read = Callable[[int], bytes | bytearray]
 JSON = "application/json"
 MOST_ON_PAGE, _LONGEST_LIMIT = 10_000, 9
 """Names on a page, and digits of a limit."""
@@ -49,7 +49,7 @@ class _Reading:
     def __init__(self, read: Read) -> None:
         self._read = read
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> bytes | bytearray:
         """Return at most so many bytes of the body; none at its end."""
         return self._read(size)
 

@@ -46,6 +46,8 @@ MOST_JSON = 64 << 20
 MOST_HEADERS = 100
 SMALL_BYTES = 64 << 10
 """Size of a last part of an answer that is sent once its operation is over, and of parts that are joined."""
+MOST_BYTES = 4 << 20
+"""Most bytes of a body that are handed to the HTTP server at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +89,11 @@ class Endpoint:
             self._served.in_flight.enter()
             entered = True
             return exchange.answer(self._route.run(self._call(exchange, group, held)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            status, said = answer_error(error, exchange.path)
             if exchange.is_begun:
                 # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
-                raise
-            status, said = answer_error(error, exchange.path)
+                return ()
             return exchange.answer(RestAnswer(said, status=status))
         finally:
             if entered:
@@ -278,11 +280,12 @@ class _Exchange:
         messages: list[Message] = [{"type": "http.response.start", "status": int(answer.status), "headers": fields}]
         self.is_begun = True
         while following is not None:
-            messages.append({"type": "http.response.body", "body": chunk, "more_body": True})
+            messages += _body_messages(chunk)
             anyio.from_thread.run(self.put, messages)
             messages = []
             chunk, following = following, next(body, None)
-        messages.append({"type": "http.response.body", "body": chunk, "more_body": False})
+        messages += _body_messages(chunk)
+        messages[-1]["more_body"] = False
         if len(chunk) > SMALL_BYTES:
             anyio.from_thread.run(self.put, messages)
             return ()
@@ -308,15 +311,22 @@ class _Exchange:
                 await self._send(message)
 
 
+def _body_messages(chunk: bytes) -> list[Message]:
+    """Return the messages of a chunk: the HTTP server copies each twice, and waits behind each until its client has taken most of it."""
+    view = memoryview(chunk)
+    parts = [view[at : at + MOST_BYTES] for at in range(0, len(view), MOST_BYTES)] or [view]
+    return [{"type": "http.response.body", "body": part, "more_body": True} for part in parts]
+
+
 def _join_small(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield chunks, small ones together: each is handed to another thread."""
     waiting: list[bytes] = []
     size = 0
     for chunk in chunks:
-        waiting.append(chunk)
-        size += len(chunk)
-        if size >= SMALL_BYTES:
+        if waiting and size + len(chunk) > SMALL_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
+        waiting.append(chunk)
+        size += len(chunk)
     if waiting:
         yield b"".join(waiting)

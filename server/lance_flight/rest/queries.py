@@ -327,10 +327,10 @@ class _Chunks:
     def close(self) -> None:
         """Keep what is written."""
 
-    def take(self) -> bytes:
-        """Return what was written since the last time."""
+    def take(self) -> list[bytes]:
+        """Return what was written since the last time, in parts."""
         parts, self._parts = self._parts, []
-        return b"".join(parts)
+        return parts
 
 
 def _encode_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, is_stream: bool) -> Iterator[bytes]:
@@ -339,6 +339,6 @@ def _encode_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, is_str
     writer = (pa.ipc.new_stream if is_stream else pa.ipc.new_file)(pa.PythonFile(sink, mode="w"), schema)
     for batch in batches:
         writer.write_batch(batch)
-        yield sink.take()
+        yield from sink.take()
     writer.close()
-    yield sink.take()
+    yield from sink.take()
