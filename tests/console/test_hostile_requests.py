@@ -50,6 +50,12 @@ BAD = [
     pytest.param("history?a=x&b=y", 400, "a is &#39;x&#39;", id="no snapshots"),
     pytest.param("history?a=1&b=99", 404, "has no version", id="one snapshot alone"),
     pytest.param("map.svg?where=wind", 400, "No field named wind", id="a wrong condition of a picture"),
+    pytest.param("rows?is=x", 400, "expected a column of the table and its value", id="no condition"),
+    pytest.param(f"rows?is={'[' * 5000}", 400, "expected a column of the table", id="a deep condition"),
+    pytest.param("rows?is=%5B%22wind%22%2C1%5D", 400, "expected a column of the table", id="a condition on no column"),
+    pytest.param("rows?is=%5B%5B%5D%2C1%5D", 400, "expected a column of the table", id="a condition on a list"),
+    pytest.param("rows?sort=wind", 400, "sort is &#39;wind&#39;", id="an order by no column"),
+    pytest.param("rows?" + "is=%5B%22id%22%2Cnull%5D&" * 30, 400, "more than 20 conditions", id="many conditions"),
     pytest.param("nothing/at/all", 404, "is no page of the console", id="no page"),
 ]
 
@@ -210,6 +216,10 @@ def test_names_of_others_stay_text(console: Console, server: Server) -> None:
     try:
         page = console.open()
         page.get_by_role("link", name=table).click()
+        page.locator(".facets").get_by_role("link", name=HOSTILE[:30]).click()
+        expect(page.locator("#state")).to_contain_text("1 row")
+        expect(page.locator(".chip")).to_contain_text(HOSTILE[:30])
+        page.get_by_role("link", name="Partitions").click()
         expect(page.get_by_role("status")).to_contain_text("1 of 1")
         page.get_by_label("WHERE").fill("x = 1")
         expect(page.get_by_label("Why", exact=True)).to_contain_text("not used: x = 1")

@@ -45,6 +45,8 @@ def test_a_newcomer_looks_at_partitions_queries_and_compares_snapshots(console: 
     expect(row).to_contain_text("602")
     expect(row).to_contain_text("37")
     row.get_by_role("link", name="trips").click()
+    expect(page.locator("#state")).to_contain_text("500 rows")
+    page.get_by_role("link", name="Partitions").click()
     expect(page.get_by_role("status")).to_contain_text("37 of 37 partitions")
     assert page.locator("svg.map rect").count() == 37
     page.get_by_label("WHERE").fill("site = 'Oslo' AND month < 8")
@@ -211,6 +213,8 @@ def test_a_link_keeps_the_focus_while_its_row_is_filled(console: Console) -> Non
 def test_the_whole_story_needs_no_pointer(console: Console) -> None:
     page = console.open()
     tab_to(page, "trips")
+    page.keyboard.press("Enter")
+    tab_to(page, "Partitions")
     page.keyboard.press("Enter")
     expect(page.get_by_label("WHERE")).to_be_focused()
     page.keyboard.type("site = 'Oslo' AND month < 8")
@@ -397,6 +401,8 @@ def test_all_rows_are_downloaded(console: Console, tmp_path: Path) -> None:
 PAGES = [
     "",
     "t/public/trips",
+    "t/public/trips/rows?is=%5B%22site%22%2C%22Oslo%22%5D&sort=miles&chart=scatter&x=id&y=miles",
+    "t/public/oslo/rows",
     "t/public/trips/map?where=month%20%3D%201",
     "t/public/trips/history?a=5&b=6",
     "t/public/trips/map?where=wind",

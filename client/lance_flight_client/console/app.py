@@ -39,8 +39,10 @@ from lance_flight_client.console.pages import (
     query_page,
     query_state,
     query_value,
+    rows_summary,
     summary,
     table,
+    table_rows,
 )
 from lance_flight_client.console.partition_grid import readable_bytes
 from lance_flight_client.console.server import ConsoleLimits
@@ -52,6 +54,8 @@ ROUTES = (
     Route("/logout", logout, methods=["POST"]),
     Route("/t/{schema}/{name}", table),
     Route("/t/{schema}/{name}/summary", summary),
+    Route("/t/{schema}/{name}/rows", table_rows),
+    Route("/t/{schema}/{name}/rows/summary", rows_summary),
     Route("/t/{schema}/{name}/map", partition_map),
     Route("/t/{schema}/{name}/map/picture", map_picture),
     Route("/t/{schema}/{name}/map.svg", map_svg),

@@ -32,6 +32,14 @@ from lance_flight_client.console.answering import (
     table_of,
     whole_number,
 )
+from lance_flight_client.console.exploring import (
+    SUMMARY_ROWS,
+    ColumnSummary,
+    InvalidSelection,
+    Selection,
+    kinds_of,
+    summarize,
+)
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.queries import TooManyQueries, plan_of
 from lance_flight_client.console.server import OWN, ConsoleServer
@@ -373,6 +381,53 @@ def table(request: Request, server: ConsoleServer) -> Response:
         version=tables.snapshot_of(server, console_table).version,
         parts={} if console_table.is_view else parts,
     )
+
+
+@page
+def table_rows(request: Request, server: ConsoleServer) -> Response:
+    """Show rows of a table, those that an address selects, and the query that does so."""
+    console_table = table_of(request, server)
+    if console_table is None:
+        return no_table(request)
+    selection = _selection(request, server, console_table)
+    return pages_of(request).show(
+        request,
+        "rows.html",
+        table=console_table,
+        selection=selection,
+        definition=tables.definition_of(server, console_table) if console_table.is_view else None,
+    )
+
+
+@page
+def rows_summary(request: Request, server: ConsoleServer) -> Response:
+    """Return what the columns of the selected rows have."""
+    console_table = table_of(request, server)
+    if console_table is None:
+        return no_table(request)
+    selection = _selection(request, server, console_table)
+    problem, read, columns = None, 0, list[ColumnSummary]()
+    try:
+        read, columns = summarize(server, selection)
+    except ServerError as exc:
+        problem = str(exc)
+    return pages_of(request).show(
+        request,
+        "rows_summary.html",
+        base=path_of(request).removesuffix("/summary"),
+        selection=selection,
+        read=read,
+        columns=columns,
+        problem=problem,
+        most=SUMMARY_ROWS,
+    )
+
+
+def _selection(request: Request, server: ConsoleServer, table: ConsoleTable) -> Selection:
+    try:
+        return Selection.of(table, kinds_of(server, table), request.query_params, whole_number(request, "at"))
+    except InvalidSelection as exc:
+        raise InvalidRequest(str(exc)) from exc
 
 
 @page

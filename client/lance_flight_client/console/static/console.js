@@ -115,6 +115,38 @@ function resultPane() {
   };
 }
 
+// The list of tables: those whose names have a text, in the order of a column. Unknown sizes come last.
+function tablesPage() {
+  const body = at("tables").tBodies[0];
+  let sorted = null;
+  const key = (row, place) => (place ? row.cells[place]?.dataset.sort || "" : row.dataset.name);
+  function arrange() {
+    const wanted = at("named").value.trim().toLowerCase();
+    [...body.rows].forEach((row) => { row.hidden = !row.dataset.name.toLowerCase().includes(wanted); });
+    if (!sorted) return;
+    const {place, sign} = sorted, keys = new Map([...body.rows].map((row) => [row, key(row, place)]));
+    const rows = [...body.rows].sort((a, b) => (!keys.get(a) || !keys.get(b) ? !keys.get(a) - !keys.get(b) : sign * (place ? keys.get(a) - keys.get(b) : keys.get(a).localeCompare(keys.get(b)))));
+    if (rows.some((row, step) => row !== body.rows[step])) body.append(...rows);
+  }
+  at("tables").tHead.addEventListener("click", ({target}) => {
+    const cell = target.closest("th");
+    if (!target.closest("button")) return;
+    sorted = {place: cell.cellIndex, sign: sorted?.place === cell.cellIndex ? -sorted.sign : cell.cellIndex ? -1 : 1};
+    cell.parentElement.querySelectorAll("th").forEach((each) => each.removeAttribute("aria-sort"));
+    cell.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
+    arrange();
+  });
+  at("named").addEventListener("input", arrange);
+  document.body.addEventListener("htmx:afterSettle", arrange);
+}
+
+// Rows of a table: the query that the page shows is run, and only reads.
+async function rowsPage() {
+  const pane = resultPane();
+  pane.clear();
+  try { await pane.run({sql: at("sql").textContent, writes: false}); } catch (problem) { pane.failed(problem.message); at("state").textContent = ""; }
+}
+
 function queryPage() {
   let isBusy = false;
   const pane = resultPane();
@@ -315,6 +347,8 @@ function lightTheWritten() {
 
 addEventListener("DOMContentLoaded", () => {
   if (at("editor")) queryPage();
+  if (at("sql")) rowsPage();
+  if (at("tables")) tablesPage();
   showMaps();
   lightTheWritten();
   const trouble = (text) => { at("trouble").textContent = text; at("trouble").hidden = !text; };

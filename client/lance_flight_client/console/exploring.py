@@ -1,0 +1,272 @@
+"""Rows of a table without SQL: conditions by click become a query, and each column has a summary of a bounded part of the rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import pyarrow as pa
+
+from lance_flight_client.console.server import ConsoleServer
+from lance_flight_client.console.tables import ConsoleTable
+from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import quote_name, text_literal
+
+PREVIEW_ROWS = 500
+PREVIEW_LARGE_ROWS = 50
+"""Rows of a preview whose columns may hold large values."""
+SUMMARY_ROWS = 500_000
+"""Rows that a summary reads at most."""
+MOST_COLUMNS = 60
+"""Columns that a summary is made of."""
+MOST_FACETS = 8
+"""Values of a column that are offered as conditions."""
+_MOST_CONDITIONS = 20
+_FEW = 50
+"""Distinct values up to which a number has its values in place of a histogram."""
+_BINS = 24
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
+_NUMERIC = re.compile(r"((TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?|FLOAT16|REAL|DOUBLE|DECIMAL\(\d+, -?\d+\))\Z")
+_WHOLE = re.compile(r"(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?\Z")
+_MOMENT = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
+_LARGE = re.compile(r"BLOB|VARBINARY|\[\d*\]")
+_FACETED = re.compile(r"(VARCHAR|BOOLEAN|DATE)\Z")
+
+
+class InvalidSelection(Exception):
+    """Conditions or an order of an address that the table has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A column that has a value; None is NULL."""
+
+    column: str
+    value: str | None
+
+    @property
+    def label(self) -> str:
+        """What a person reads."""
+        return f"{self.column} = {'NULL' if self.value is None else self.value}"
+
+    @property
+    def parameter(self) -> tuple[str, str]:
+        """The parameter of an address."""
+        return "is", json.dumps([self.column, self.value], ensure_ascii=False)
+
+    def sql(self, kind: str) -> str:
+        r"""Return the condition on a column of a type, in SQL.
+
+        >>> Condition("site", "it's").sql("VARCHAR"), Condition("n", "7").sql("BIGINT"), Condition("n", None).sql("BIGINT")
+        ('"site" = \'it\'\'s\'', '"n" = 7', '"n" IS NULL')
+        """
+        if self.value is None:
+            return f"{quote_name(self.column)} IS NULL"
+        is_number = _NUMERIC.match(kind) and _NUMBER.fullmatch(self.value)
+        return f"{quote_name(self.column)} = {self.value if is_number else text_literal(self.value)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Rows of a table that an address names: conditions by click, one that was written, and an order."""
+
+    table: ConsoleTable
+    kinds: Mapping[str, str]
+    at: int | None = None
+    conditions: Sequence[Condition] = ()
+    where: str = ""
+    sort: str = ""
+    is_down: bool = False
+
+    @classmethod
+    def of(cls, table: ConsoleTable, kinds: Mapping[str, str], given: Any, at: int | None) -> Selection:
+        """Return the selection of an address' parameters; `InvalidSelection` for what the table has not."""
+        conditions = [_condition(text, kinds) for text in given.getlist("is")[: _MOST_CONDITIONS + 1]]
+        if len(conditions) > _MOST_CONDITIONS:
+            raise InvalidSelection(f"the address has more than {_MOST_CONDITIONS} conditions")
+        sort = given.get("sort", "")
+        if sort and sort not in kinds:
+            raise InvalidSelection(f"sort is {sort[:60]!r} in the address; expected a column of {table.label}")
+        where = given.get("where", "").strip()
+        return cls(
+            table=table, kinds=kinds, at=at, conditions=conditions, where=where, sort=sort, is_down="down" in given
+        )
+
+    @property
+    def filter(self) -> str:
+        """The WHERE clause; nothing without conditions."""
+        # A comment at the end of what was written must not hide the bracket.
+        written = [f"({self.where}\n)" if "--" in self.where else f"({self.where})"] if self.where else []
+        parts = [each.sql(self.kinds[each.column]) for each in self.conditions]
+        parts += [self.where] if self.where and not parts else written
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    @property
+    def source(self) -> str:
+        """The rows without an order."""
+        return f"SELECT * FROM {self.table.sql(self.at)}{self.filter}"
+
+    @property
+    def sql(self) -> str:
+        """The query of a preview."""
+        order = f" ORDER BY {quote_name(self.sort)}{' DESC' if self.is_down else ''} NULLS LAST" if self.sort else ""
+        is_large = any(_LARGE.search(kind) for kind in self.kinds.values())
+        return f"{self.source}{order}\nLIMIT {PREVIEW_LARGE_ROWS if is_large else PREVIEW_ROWS}"
+
+    @property
+    def address(self) -> str:
+        """The parameters of the selection's page."""
+        given = [each.parameter for each in self.conditions]
+        given += [("where", self.where)] if self.where else []
+        given += [("at", str(self.at))] if self.at is not None else []
+        given += [("sort", self.sort)] if self.sort else []
+        given += [("down", "1")] if self.sort and self.is_down else []
+        return f"?{urlencode(given)}"
+
+    def adding(self, column: str, value: str | None) -> Selection:
+        """Return the selection with a further condition."""
+        return replace(self, conditions=[*self.conditions, Condition(column, value)])
+
+    def without(self, condition: Condition) -> Selection:
+        """Return the selection without a condition."""
+        return replace(self, conditions=[each for each in self.conditions if each != condition])
+
+    def sorting(self, column: str, *, is_down: bool) -> Selection:
+        """Return the selection in another order."""
+        return replace(self, sort=column, is_down=is_down)
+
+
+def _condition(text: str, kinds: Mapping[str, str]) -> Condition:
+    try:
+        column, value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        column = value = 0
+    if not isinstance(column, str) or column not in kinds or not (value is None or isinstance(value, str)):
+        raise InvalidSelection(f"is is {text[:60]!r} in the address; expected a column of the table and its value")
+    return Condition(column, value)
+
+
+def kinds_of(server: ConsoleServer, table: ConsoleTable) -> dict[str, str]:
+    """Return the types of a table's columns."""
+    found = server.rows(f"DESCRIBE {table.sql()}")
+    return dict(zip(found["column_name"].to_pylist(), found["data_type"].to_pylist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSummary:
+    """What is known of a column: its share of NULLs, distinct values, bounds, and its most frequent values or a histogram."""
+
+    name: str
+    kind: str
+    nulls: float = 0.0
+    distinct: int | None = None
+    low: str | None = None
+    high: str | None = None
+    values: Sequence[tuple[str | None, int]] = field(default=())
+    bins: Sequence[int] = field(default=())
+
+
+def summarize(server: ConsoleServer, selection: Selection) -> tuple[int, list[ColumnSummary]]:
+    """Return the number of rows that were read, at most `SUMMARY_ROWS`, and what their columns have."""
+    # Large values are not read for a summary.
+    names = [name for name, kind in selection.kinds.items() if not _LARGE.search(kind)][:MOST_COLUMNS]
+    if not names:
+        return 0, []
+    columns = ", ".join(map(quote_name, names))
+    rows = f"SELECT {columns} FROM ({selection.source}\n) AS chosen LIMIT {SUMMARY_ROWS}"
+    found = server.rows(f"SUMMARIZE {rows}").to_pylist()
+    read = max((row["count"] for row in found), default=0)
+    summaries = [
+        ColumnSummary(
+            name=row["column_name"],
+            kind=selection.kinds[row["column_name"]],
+            nulls=float(row["null_percentage"] or 0),
+            distinct=_whole(row["approx_unique"]),
+            low=row["min"],
+            high=row["max"],
+        )
+        for row in found
+        if row["column_name"] in selection.kinds
+    ]
+    return read, list(_with_parts(server, rows, summaries)) if read else summaries
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _with_parts(server: ConsoleServer, rows: str, summaries: Sequence[ColumnSummary]) -> Iterator[ColumnSummary]:
+    """Yield the columns with their frequent values and histograms; without them where the server cannot compute them."""
+    parts = [(place, _part_of(each, place, rows)) for place, each in enumerate(summaries)]
+    wanted = [sql for _, sql in parts if sql]
+    try:
+        found = server.rows(" UNION ALL ".join(wanted)) if wanted else pa.table({})
+    except ServerError:
+        found = pa.table({})
+    counts: dict[int, list[tuple[str | None, int]]] = {}
+    for row in found.to_pylist():
+        counts.setdefault(row["place"], []).append((row["value"], row["n"]))
+    for place, each in enumerate(summaries):
+        mine = sorted(counts.get(place, []), key=lambda pair: (-pair[1], pair[0] or ""))
+        if _is_faceted(each):
+            yield replace(each, values=mine)
+        else:
+            bins = {int(float(value)): count for value, count in mine if value is not None}
+            yield replace(each, bins=[bins.get(step, 0) for step in range(_BINS)] if bins else ())
+
+
+def _is_faceted(column: ColumnSummary) -> bool:
+    is_few = column.distinct is not None and column.distinct <= _FEW
+    return bool(_FACETED.match(column.kind)) or (is_few and bool(_WHOLE.match(column.kind)))
+
+
+def _part_of(column: ColumnSummary, place: int, rows: str) -> str | None:
+    """Return the query of a column's frequent values, or of its histogram."""
+    name = quote_name(column.name)
+    if _is_faceted(column):
+        return (
+            f"(SELECT {place} AS place, CAST({name} AS VARCHAR) AS value, count(*) AS n FROM ({rows}) AS read"
+            f" GROUP BY {name} ORDER BY n DESC, value LIMIT {MOST_FACETS})"
+        )
+    bounds = _bounds_of(column)
+    if bounds is None:
+        return None
+    number, low, high = bounds
+    share = f"(v - {low!r}) * {_BINS / (high - low or 1.0)!r}"
+    return (
+        f"(SELECT {place} AS place, CAST(least(CAST(floor({share}) AS BIGINT), {_BINS - 1}) AS VARCHAR) AS value,"
+        f" count(*) AS n FROM (SELECT {number} AS v FROM ({rows}) AS read) AS numbers"
+        f" WHERE v BETWEEN {low!r} AND {high!r} GROUP BY 2)"
+    )
+
+
+def _bounds_of(column: ColumnSummary) -> tuple[str, float, float] | None:
+    """Return a column as a number in SQL, and its bounds; None without finite ones."""
+    name = quote_name(column.name)
+    if column.low is None or column.high is None:
+        return None
+    try:
+        if _NUMERIC.match(column.kind):
+            number, low, high = f"CAST({name} AS DOUBLE)", float(column.low), float(column.high)
+        elif _MOMENT.match(column.kind):
+            number = f"CAST(extract(epoch FROM {name}) AS DOUBLE)"
+            low, high = (_seconds(text) for text in (column.low, column.high))
+        else:
+            return None
+    except (ValueError, OverflowError):
+        # A moment that Python has not.
+        return None
+    is_drawn = math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)
+    return (number, low, high) if is_drawn else None
+
+
+def _seconds(text: str) -> float:
+    # Python reads six digits of a second.
+    found = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()

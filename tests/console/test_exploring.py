@@ -1,0 +1,110 @@
+"""An analyst finds out about a table that he has never seen: no SQL is written, and each page is an address that others can open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.console.browsers import expect
+from tests.console.conftest import Console, Consoles
+from tests.service.server_process import Server
+
+
+@pytest.fixture(autouse=True)
+def _no_problems(console: Console) -> Iterator[None]:
+    yield
+    assert console.problems == []
+
+
+@pytest.fixture
+def readings(server: Server) -> Iterator[None]:
+    """Readings of three stations since 2024, whose partition of Lima grows, and three of which are odd."""
+    server.run(
+        "CREATE TABLE readings (id BIGINT, station VARCHAR, at TIMESTAMP, degrees DOUBLE) PARTITIONED BY (station)"
+    )
+    made = (
+        "SELECT value, CASE value % 3 WHEN 0 THEN 'Oslo' WHEN 1 THEN 'Lima' ELSE 'Rome' END,"
+        " TIMESTAMP '2024-05-01 00:00:00' + value * INTERVAL '1 hour', value % 30 FROM generate_series(1, 900)"
+    )
+    server.run(f"INSERT INTO readings {made}")
+    server.run(
+        "INSERT INTO readings SELECT 1000 + value, 'Lima', TIMESTAMP '2024-07-01 00:00:00',"
+        " CASE WHEN value > 97 THEN -400 - value ELSE 20 END FROM generate_series(1, 100)"
+    )
+    yield
+    server.run("DROP TABLE readings")
+
+
+def test_an_unknown_table_is_explored_without_sql(console: Console, readings: None) -> None:
+    page = console.open()
+    page.get_by_label("Filter by name").fill("read")
+    expect(page.get_by_role("link", name="trips")).to_be_hidden()
+    page.get_by_role("link", name="readings").click()
+    # What is in it, and since when.
+    expect(page.locator("#state")).to_contain_text("500 rows")
+    columns = page.get_by_role("complementary", name="Columns")
+    expect(columns).to_contain_text("1,000 rows, by column")
+    expect(columns.locator(".column").nth(1).locator("li")).to_contain_text(["Lima 400", "Oslo 300", "Rome 300"])
+    expect(columns.locator(".column").nth(2)).to_contain_text("2024-05-01")
+    expect(columns.get_by_role("img", name="Histogram of degrees")).to_be_visible()
+    # Which partition grows.
+    page.get_by_role("link", name="History").click()
+    page.get_by_role("link", name="compare").nth(0).click()
+    page.get_by_role("link", name="with this").nth(0).click()
+    expect(page.locator("#compared tbody tr").first).to_contain_text("Lima")
+    expect(page.locator("#compared tbody tr").first).to_contain_text("400")
+    # Three odd rows: the lowest ones, of the place where they are.
+    page.get_by_role("link", name="Rows").click()
+    columns.get_by_role("link", name="the lowest degrees first").click()
+    columns.get_by_role("link", name="Lima", exact=True).click()
+    expect(page.locator("#state")).to_contain_text("400 rows")
+    assert page.locator("#result tbody tr td:nth-child(2)").all_inner_texts()[:3] == ["1100", "1099", "1098"]
+    assert page.locator("#result tbody tr td:nth-child(5)").all_inner_texts()[2:4] == ["-498.0", "1.0"]
+    expect(page.locator("#sql")).to_have_text(
+        'SELECT * FROM "public"."readings" WHERE "station" = \'Lima\' ORDER BY "degrees" NULLS LAST\nLIMIT 500'
+    )
+    # A chart of them, whose address another one opens.
+    page.get_by_label("chart").select_option("scatter")
+    page.get_by_label("x", exact=True).select_option(label="at")
+    page.get_by_label("y", exact=True).select_option(label="degrees")
+    drawn = "400 points: degrees by at"
+    expect(page.get_by_role("img", name=drawn)).to_be_visible()
+    other = console.open(page.url.removeprefix(console.base), who="a colleague")
+    expect(other.get_by_role("img", name=drawn)).to_be_visible()
+    other.get_by_role("link", name="without station = Lima").click()
+    expect(other.locator("#state")).to_contain_text("500 rows")
+
+
+def test_tables_are_sorted_and_views_show_their_query(console: Console) -> None:
+    page = console.open()
+    expect(page.locator("td.n", has_text="602").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    names = page.locator("#tables tbody a")
+    page.get_by_role("button", name="rows", exact=True).click()
+    assert names.all_inner_texts()[:2] == ["trips", "words"]
+    page.get_by_role("button", name="rows", exact=True).click()
+    assert names.all_inner_texts()[:2] == ["words", "trips"]
+    names.get_by_text("oslo").click()
+    page.get_by_text("The query of this view").click()
+    expect(page.locator("details pre")).to_contain_text("WHERE site = 'Oslo'")
+    expect(page.locator("#state")).to_contain_text("205 rows")
+
+
+LARGE = [
+    pytest.param("SELECT repeat('x', 1000000) AS v FROM generate_series(1, 400)", 50, id="long texts"),
+    pytest.param("SELECT X'00' AS v, value FROM generate_series(1, 400)", 50, id="bytes"),
+]
+
+
+@pytest.mark.parametrize(("query", "rows"), LARGE)
+def test_a_preview_is_bounded(consoles: Consoles, server: Server, query: str, rows: int) -> None:
+    server.run(f"CREATE VIEW large AS {query}")
+    try:
+        page = consoles(server.uri).open("t/public/large/rows")
+        expect(page.locator("#downloads")).to_be_visible()
+        assert int(page.locator("#result").get_attribute("aria-rowcount") or 0) - 1 <= 500
+        if "X'00'" in query:
+            expect(page.locator("#state")).to_contain_text(f"{rows} rows")
+    finally:
+        server.run("DROP VIEW large")
