@@ -134,8 +134,8 @@ class FlightQuery:
     def planned_by(self, client: flight.FlightClient) -> ServerPlan:
         """Have the server plan the query over a connection."""
         info = client.get_flight_info(statement(self.sql), self.access.call(client, self.asked))
-        told = json.loads(info.app_metadata or b"{}")
-        snapshots: Mapping[str, int] = told.get("snapshots", {})
+        metadata = json.loads(info.app_metadata or b"{}")
+        snapshots: Mapping[str, int] = metadata.get("snapshots", {})
         return ServerPlan(
             schema=info.schema,
             endpoints=[
@@ -143,7 +143,7 @@ class FlightQuery:
                 for endpoint in info.endpoints
             ],
             versions=tuple(version for _, version in sorted(snapshots.items())),
-            rows=told.get("rows"),
+            rows=metadata.get("rows"),
         )
 
 

@@ -156,8 +156,8 @@ class LanceFlightVectorStore(VectorStore):
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         values = Parameters()
         sql = f"SELECT {self._selected} FROM {self._table}{self._where(values, ids=ids)}"
-        found = {document.id: document for document in map(self._document, self._run(sql, values).to_pylist())}
-        return [found[identifier] for identifier in dict.fromkeys(ids) if identifier in found]
+        by_id = {document.id: document for document in map(self._document, self._run(sql, values).to_pylist())}
+        return [by_id[identifier] for identifier in dict.fromkeys(ids) if identifier in by_id]
 
     def similarity_search(
         self, query: str, k: int = 4, *, filter: Mapping[str, Any] = _ALL, **kwargs: Any

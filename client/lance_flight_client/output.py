@@ -79,8 +79,8 @@ def cells(column: pa.ChunkedArray, null: str = "", widest: int | None = WIDEST) 
     >>> cells(pa.chunked_array([["two\nlines", None, "12345"]]), "NULL", widest=4), cells(pa.chunked_array([[b"\x00\xff"]]))
     (['two…', 'NULL', '123…'], ["X'00FF'"])
     """
-    found = texts(column, most=None if widest is None else widest)
-    return [null if text is None else one_line(text, widest) for text in found]
+    cell_texts = texts(column, most=None if widest is None else widest)
+    return [null if text is None else one_line(text, widest) for text in cell_texts]
 
 
 def one_line(text: str, widest: int | None = None) -> str:
@@ -225,8 +225,8 @@ def _csv_text(column: pa.Array) -> pa.Array:
 
 
 def _csv_texts(column: pa.Array) -> pa.Array:
-    found = _csv_text(column)
-    return found if form_of(column.type) in _BARE else _quote_values(found)
+    shown = _csv_text(column)
+    return shown if form_of(column.type) in _BARE else _quote_values(shown)
 
 
 def _quote_values(column: pa.Array) -> pa.Array:
@@ -256,8 +256,10 @@ def for_spreadsheets(
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    found = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+    text_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(
+        pa.types.is_string(text_type) or pa.types.is_large_string(text_type) or pa.types.is_string_view(text_type)
+    )
 
 
 def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | None, out: TextIO) -> None:

@@ -122,12 +122,12 @@ def write_enclosed(column: pa.Array, style: Style, most: int | None = None) -> l
     """
     form, write = _writer_of(column.type)
     enclose = style.enclosed.get(form)
-    found = write(column, style, most).to_pylist()
-    return [style.null if text is None else text if enclose is None else enclose(text) for text in found]
+    shown = write(column, style, most).to_pylist()
+    return [style.null if text is None else text if enclose is None else enclose(text) for text in shown]
 
 
-def _array(found: Iterable[str | None]) -> pa.Array:
-    return pa.array(found, _TEXT)
+def _array(shown: Iterable[str | None]) -> pa.Array:
+    return pa.array(shown, _TEXT)
 
 
 def _cast(column: pa.Array, *_: object) -> pa.Array:
@@ -136,8 +136,8 @@ def _cast(column: pa.Array, *_: object) -> pa.Array:
 
 def _float(column: pa.Array, *_: object) -> pa.Array:
     # Arrow writes the number 2.0 as 2, which is read as a whole number again.
-    found = column.cast(_TEXT)
-    return pc.replace_substring_regex(found, r"^(-?\d+)$", r"\1.0")
+    shown = column.cast(_TEXT)
+    return pc.replace_substring_regex(shown, r"^(-?\d+)$", r"\1.0")
 
 
 def _decimal(column: pa.Array, *_: object) -> pa.Array:
@@ -181,8 +181,8 @@ def _day(days: int) -> str:
 def _date(days: int) -> tuple[int, str]:
     """Return the year, 0 for 1 BC, and the month and day."""
     cycles, day = divmod(days + _EPOCH, _CYCLE_DAYS)
-    found = date.fromordinal(day + 1)
-    return found.year + _CYCLE_YEARS * cycles, f"{found.month:02}-{found.day:02}"
+    day_of_cycle = date.fromordinal(day + 1)
+    return day_of_cycle.year + _CYCLE_YEARS * cycles, f"{day_of_cycle.month:02}-{day_of_cycle.day:02}"
 
 
 def _times(column: pa.Array, *_: object) -> pa.Array:
@@ -210,13 +210,13 @@ def _moments(column: pa.Array, style: Style, _: int | None) -> pa.Array:
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     is_usual = low is None or (low // _SECOND[unit] >= _FIRST and high // _SECOND[unit] <= _LAST)
     if is_usual and (zone is None or zone in _UTC_ZONES):
-        found = pc.replace_substring(numbers.view(pa.timestamp(unit)).cast(_TEXT), " ", style.clock)
-        found = pc.replace_substring_regex(found, r"\.0+$", "")
-        found = pc.replace_substring_regex(found, r"(\.\d*[1-9])0+$", r"\1")
+        shown = pc.replace_substring(numbers.view(pa.timestamp(unit)).cast(_TEXT), " ", style.clock)
+        shown = pc.replace_substring_regex(shown, r"\.0+$", "")
+        shown = pc.replace_substring_regex(shown, r"(\.\d*[1-9])0+$", r"\1")
         return (
-            found
+            shown
             if zone is None
-            else pc.binary_join_element_wise(found, pa.scalar("+00:00", _TEXT), pa.scalar("", _TEXT))
+            else pc.binary_join_element_wise(shown, pa.scalar("+00:00", _TEXT), pa.scalar("", _TEXT))
         )
     return _array(None if value is None else _moment(value, unit, zone, style.clock) for value in numbers.to_pylist())
 
@@ -317,14 +317,14 @@ def unique(names: Sequence[str]) -> list[str]:
     >>> unique(["a", "b", "a", "a"])
     ['a', 'b', 'a_1', 'a_2']
     """
-    taken, found = set(names), list[str]()
+    taken, names_so_far = set(names), list[str]()
     for name in names:
         number, free = 0, name
-        while free in found or (number and free in taken):
+        while free in names_so_far or (number and free in taken):
             number += 1
             free = f"{name}_{number}"
-        found.append(free)
-    return found
+        names_so_far.append(free)
+    return names_so_far
 
 
 def _dictionaries(column: pa.DictionaryArray, style: Style, most: int | None) -> pa.Array:
@@ -339,8 +339,8 @@ def _dictionaries(column: pa.DictionaryArray, style: Style, most: int | None) ->
 
 
 def _runs(column: pa.RunEndEncodedArray, style: Style, most: int | None) -> pa.Array:
-    ends, found = column.run_ends.to_pylist(), texts(column.values, style, most)
-    return _array(found[bisect_right(ends, column.offset + place)] for place in range(len(column)))
+    ends, shown = column.run_ends.to_pylist(), texts(column.values, style, most)
+    return _array(shown[bisect_right(ends, column.offset + place)] for place in range(len(column)))
 
 
 def _unions(column: pa.UnionArray, style: Style, most: int | None) -> pa.Array:

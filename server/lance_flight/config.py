@@ -457,10 +457,10 @@ def reloadable_values(config: ServerConfig) -> dict[str, Any]:
 
 def sections() -> dict[str, list[dataclasses.Field[Any]]]:
     """Return the settings of each section, in order."""
-    found: dict[str, list[dataclasses.Field[Any]]] = {}
+    by_section: dict[str, list[dataclasses.Field[Any]]] = {}
     for setting in settings():
-        found.setdefault(setting.metadata["section"], []).append(setting)
-    return found
+        by_section.setdefault(setting.metadata["section"], []).append(setting)
+    return by_section
 
 
 def _check(setting: dataclasses.Field[Any], value: Any) -> None:

@@ -90,9 +90,9 @@ def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> s
     return file or environment.get(ENVIRONMENT_PREFIX + CONFIG)
 
 
-def merge_sources(found: Sequence[SettingsSource]) -> ServerConfig:
+def merge_sources(sources: Sequence[SettingsSource]) -> ServerConfig:
     """The configuration that some sources make, each overruling the ones before; whether it can be is not checked."""
-    values = {name: value for source in found for name, value in source.values.items()}
+    values = {name: value for source in sources for name, value in source.values.items()}
     return ServerConfig(**values)
 
 
@@ -103,21 +103,21 @@ def load(
     return merge_sources(sources(arguments, file=file, environment=environment)).check()
 
 
-def as_toml(found: Sequence[SettingsSource]) -> str:
+def as_toml(sources: Sequence[SettingsSource]) -> str:
     """The configuration that some sources make, as a file of its own, with where each value comes from; secrets are left out.
 
     >>> print(as_toml(sources({"port": 0}, environment={})).splitlines()[2])
     port = 0  # option --port
     """
-    values, lines = merge_sources(found), []
+    values, lines = merge_sources(sources), []
     for section, of_section in sections().items():
         lines += ["", f"# {section}"]
         for setting in of_section:
-            source = next(source for source in reversed(found) if setting.name in source.values)
+            source = next(source for source in reversed(sources) if setting.name in source.values)
             value = getattr(values, setting.name)
             is_hidden = setting.metadata.get("is_secret") and value != setting.default
-            said = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
-            lines.append(f"{said}  # {source.name}{RELOADED if is_reloadable(setting) else ''}")
+            text = f"# {setting.name} is hidden" if is_hidden else f"{setting.name} = {_as_toml(value)}"
+            lines.append(f"{text}  # {source.name}{RELOADED if is_reloadable(setting) else ''}")
     return "\n".join(lines[1:])
 
 

@@ -48,13 +48,13 @@ def _own_sockets() -> Iterator[socket.socket]:
             # A descriptor of our own stays what it is while it is looked at, whatever becomes of gRPC's.
             own = os.dup(int(file.name))
             try:
-                found = socket.socket(fileno=own)
+                opened = socket.socket(fileno=own)
             except OSError:
                 os.close(own)  # it is no socket
                 continue
-            with found:
-                if found.family in {socket.AF_INET, socket.AF_INET6}:
-                    yield found
+            with opened:
+                if opened.family in {socket.AF_INET, socket.AF_INET6}:
+                    yield opened
 
 
 def _address(peer: str) -> tuple[str, int] | None:

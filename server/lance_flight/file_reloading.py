@@ -87,10 +87,10 @@ class Watched(Generic[_T]):
         self._lock = threading.Lock()
         self._file = WatchedFile(path, now=now)
         self._refused = ""
-        found = self._read()
-        if isinstance(found, InvalidInput):
-            raise found
-        self._value = found
+        first = self._read()
+        if isinstance(first, InvalidInput):
+            raise first
+        self._value = first
         if is_secret:
             warn_if_open(path, what)
         _watched.add(self)
@@ -100,19 +100,19 @@ class Watched(Generic[_T]):
         """Return what the file says now, or said before a change that cannot be read."""
         with self._lock:
             if self._file.may_have_changed():
-                found = self._read()
-                if not isinstance(found, InvalidInput):
-                    self._value, self._refused = found, ""
-                elif str(found) != self._refused:
-                    self._refused = str(found)
-                    _log.error("%s; what it said before stays in force", found)
+                current = self._read()
+                if not isinstance(current, InvalidInput):
+                    self._value, self._refused = current, ""
+                elif str(current) != self._refused:
+                    self._refused = str(current)
+                    _log.error("%s; what it said before stays in force", current)
             return self._value
 
     def _read(self) -> _T | InvalidInput:
-        found = self._parse_or_error()
-        states[self._what] = FileState(is_in_force=not isinstance(found, InvalidInput))
-        self._on_read(found)
-        return found
+        parsed = self._parse_or_error()
+        states[self._what] = FileState(is_in_force=not isinstance(parsed, InvalidInput))
+        self._on_read(parsed)
+        return parsed
 
     def _parse_or_error(self) -> _T | InvalidInput:
         try:
@@ -133,7 +133,7 @@ def warn_if_open(path: str, what: str) -> None:
 
 def _signature(path: str) -> _Signature | None:
     try:
-        found = os.stat(path)  # noqa: PTH116
+        state = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+    return state.st_mtime_ns, state.st_size, state.st_ino, state.st_ctime_ns

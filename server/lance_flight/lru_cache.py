@@ -88,10 +88,10 @@ class LruCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value of a key, which counts as a use of it; None without one."""
         with self._lock:
-            found = self._entries.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            value, _, owner = found
+            value, _, owner = entry
             self._entries[key] = value, self._now(), owner
             self._entries.move_to_end(key)
             self._owned[owner].keys.move_to_end(key)
@@ -143,10 +143,10 @@ class LruCache(Generic[K, V]):
             return self._drop(key)
 
     def _drop(self, key: K) -> V | None:
-        found = self._entries.pop(key, None)
-        if found is None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return None
-        value, _, owner = found
+        value, _, owner = entry
         owned, weight = self._owned[owner], self._weigh(value)
         del owned.keys[key]
         owned.weight -= weight

@@ -50,10 +50,10 @@ class ChosenServer:
     @classmethod
     def of(cls, options: argparse.Namespace) -> ChosenServer:
         """Return the server that options name, else the environment, else the profile, else the default one."""
-        said = {key: getattr(options, key, None) for key in _KEYS}
-        if said["user"] is not None and said["token_file"] is not None:
+        options_given = {key: getattr(options, key, None) for key in _KEYS}
+        if options_given["user"] is not None and options_given["token_file"] is not None:
             raise InvalidInput("--user and --token-file were given; expected one of them")
-        is_named = said["user"] is not None or said["token_file"] is not None
+        is_named = options_given["user"] is not None or options_given["token_file"] is not None
         environment = {
             "uri": os.environ.get(URI_VARIABLE),
             "token": None if is_named else os.environ.get(TOKEN_VARIABLE),
@@ -62,7 +62,7 @@ class ChosenServer:
         if is_named or environment["token"] is not None:
             profile = {key: value for key, value in profile.items() if key not in ("user", "token", "token_file")}
         chosen = profile | {
-            key: value for given in (environment, said) for key, value in given.items() if value is not None
+            key: value for given in (environment, options_given) for key, value in given.items() if value is not None
         }
         # Commands that take a root do without a server.
         advice = " (--root DIRECTORY needs none)" if "root" in options else ""
@@ -83,9 +83,9 @@ class ChosenServer:
                 raise
             lost()
             nobody = f"no server answers at {self.address}"
-            said = str(exc).removeprefix(f"{nobody}: ")
-            hint = next((hint for sign, hint in _HINTS.items() if sign in said), "")
-            raise ServerError(f"{nobody}{self.advice}: {hint}{said}") from exc
+            message = str(exc).removeprefix(f"{nobody}: ")
+            hint = next((hint for sign, hint in _HINTS.items() if sign in message), "")
+            raise ServerError(f"{nobody}{self.advice}: {hint}{message}") from exc
 
 
 def profiles_file() -> Path:
@@ -133,9 +133,9 @@ def _credentials(chosen: Mapping[str, str]) -> Credentials:
 
 
 def _password(user: str) -> str:
-    found = os.environ.get(PASSWORD_VARIABLE)
-    if found is not None:
-        return found
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is not None:
+        return password
     if not sys.stdin.isatty():
         raise InvalidInput(f"no password of {user!r}; expected it in {PASSWORD_VARIABLE}, or a terminal to ask for it")
     return getpass.getpass(f"Password of {user}: ")

@@ -105,11 +105,11 @@ def _find_tables(sql: str, places: TokenPlaces) -> Iterator[FileTable]:
         if places.word_at(before - 1) == "DELETE" and token.kind is Kind.STRING and _is_file(token.text):
             raise InvalidInput(f"{token.text!r} is a file of this machine, which no statement changes")
         if token.kind is Kind.STRING and _is_file(token.text):
-            found, behind = (token.text,), at + 1
+            paths, behind = (token.text,), at + 1
             yield FileTable(
                 start=token.start,
                 stop=token.stop,
-                files=found,
+                files=paths,
                 needs_alias=_lacks_alias(places, behind, is_relation=is_relation),
             )
         elif token.word and token.text.lower() in READERS and places.is_sign(at + 1, "("):
@@ -169,11 +169,11 @@ def _value(cursor: Cursor) -> OptionValue:
 
 def _texts(cursor: Cursor) -> tuple[str, ...]:
     """Read the rest of a list of strings."""
-    found = [cursor.string("a string")]
+    texts = [cursor.string("a string")]
     while cursor.accept(","):
-        found.append(cursor.string("a string"))
+        texts.append(cursor.string("a string"))
     cursor.expect("]")
-    return tuple(found)
+    return tuple(texts)
 
 
 @dataclass(slots=True)

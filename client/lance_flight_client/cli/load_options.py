@@ -32,10 +32,10 @@ MODES: Mapping[str, LoadMode] = MappingProxyType(
 
 def checked_delimiter(text: str | None, option: str) -> str | None:
     r"""Return the one character that an option says; `\t` is a tab."""
-    found = "\t" if text == "\\t" else text
-    if found is not None and len(found.encode()) != 1:
+    delimiter = "\t" if text == "\\t" else text
+    if delimiter is not None and len(delimiter.encode()) != 1:
         raise InvalidInput(f"{option} is {text!r}; expected one character, or \\t")
-    return found
+    return delimiter
 
 
 def checked_encoding(name: str | None, option: str) -> str | None:

@@ -90,12 +90,12 @@ class ServerTarget:
         sql = f"SELECT * FROM {quote_name(db_schema)}.{quote_name(name)} LIMIT 0"  # noqa: S608 - quoted
         try:
             with self.server.naming():
-                found = execute(self.connection, sql).rows
+                rows = execute(self.connection, sql).rows
         except ServerError as exc:
             if "[not_found]" in str(exc):
                 return None
             raise
-        return None if found is None else found.schema
+        return None if rows is None else rows.schema
 
     def check_new(self, load: FileLoad) -> None:
         # The server looks at the columns; partition fields are refused before anything is asked.

@@ -15,9 +15,9 @@ def month_note(fields: str) -> str | None:
     >>> month_note("year(ts), month(ts)") is None
     True
     """
-    found = {(match["part"].lower(), match["column"]) for match in _FIELD.finditer(fields)}
-    for part, column in sorted(found):
-        if part == "month" and ("year", column) not in found:
+    parts = {(match["part"].lower(), match["column"]) for match in _FIELD.finditer(fields)}
+    for part, column in sorted(parts):
+        if part == "month" and ("year", column) not in parts:
             return (
                 f"month({column}) is 1 to 12 whatever the year: each March lies in one partition;"
                 f" year({column}), month({column}) has a partition for each month"

@@ -104,13 +104,13 @@ def between(slices: Sequence[Slice], start: int, stop: int) -> list[Slice]:
     >>> between([Slice(7, 0, 4), Slice(3, 0, 4)], 3, 6)
     [Slice(fragment=7, start=3, stop=4), Slice(fragment=3, start=0, stop=2)]
     """
-    found, at = [], 0
+    pieces, at = [], 0
     for portion in slices:
         low, high = max(start, at), min(stop, at + portion.rows)
         if low < high:
-            found.append(Slice(portion.fragment, portion.start + low - at, portion.start + high - at))
+            pieces.append(Slice(portion.fragment, portion.start + low - at, portion.start + high - at))
         at += portion.rows
-    return found
+    return pieces
 
 
 def lanes(slices: Sequence[Slice]) -> list[list[Slice]]:

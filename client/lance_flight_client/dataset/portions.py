@@ -94,7 +94,7 @@ class TablePortion:
     def take_blobs(self, column: str, indices: Sequence[int]) -> list[BinaryIO | None]:
         """Return the blobs of a column of `source` as files, of the rows at some places in `rows()`."""
         wanted = np.asarray(indices, np.int64)
-        found: dict[int, BinaryIO | None] = {}
+        blobs: dict[int, BinaryIO | None] = {}
         first, last = 0, int(wanted.max(initial=-1))
         for filter, sources_of in self._sources():
             if first > last:
@@ -103,14 +103,14 @@ class TablePortion:
                 addresses = self._addresses(filter, source, last + 1 - first)
                 (mine,) = np.nonzero((wanted >= first) & (wanted < first + len(addresses)))
                 rows = addresses[wanted[mine] - first].tolist()
-                found |= zip(mine.tolist(), _open_blobs(source, column, self.ids.get(column), rows), strict=True)
+                blobs |= zip(mine.tolist(), _open_blobs(source, column, self.ids.get(column), rows), strict=True)
                 first += len(addresses)
-        missing = next((number for place, number in enumerate(wanted.tolist()) if place not in found), None)
+        missing = next((number for place, number in enumerate(wanted.tolist()) if place not in blobs), None)
         if missing is not None:
             raise InvalidInput(
                 f"indices has {missing}; expected places among the {first} rows of {self.name!r} from 0 on"
             )
-        return [found[place] for place in range(len(wanted))]
+        return [blobs[place] for place in range(len(wanted))]
 
     def _sources(self) -> Iterator[tuple[RowFilter, Open]]:
         for number, filter in enumerate(self.filters):
@@ -131,13 +131,13 @@ class TablePortion:
         address = ADDRESS_FIELDS[1]
         read = pa.schema([*replace(self, schema=pa.schema([])).read, address])
         chosen = replace(self, schema=pa.schema([address]))
-        found, count = [], 0
+        columns, count = [], 0
         for batch in chosen.filter_rows(replace(self._scan(filter), schema=read).read([lambda: [source]])):
-            found.append(batch.column(0).to_numpy())
+            columns.append(batch.column(0).to_numpy())
             count += batch.num_rows
             if count >= most:
                 break
-        return np.concatenate([np.empty(0, np.uint64), *found])
+        return np.concatenate([np.empty(0, np.uint64), *columns])
 
     def _scan(self, filter: RowFilter) -> Scan:
         return Scan(

@@ -246,9 +246,9 @@ def table_name(text: str) -> TableName:
 
 
 def _check_none(given: Mapping[str, object], what: str, expected: str) -> None:
-    said = [name for name, value in given.items() if value is not None]
-    if said:
-        raise InvalidInput(f"{what} takes no {said[0]}; it is for {expected}")
+    given_names = [name for name, value in given.items() if value is not None]
+    if given_names:
+        raise InvalidInput(f"{what} takes no {given_names[0]}; it is for {expected}")
 
 
 def _check_names(columns: Sequence[str]) -> None:

@@ -209,9 +209,9 @@ def open_root(store: Store, name: TableName, snapshot: int | str | datetime | No
     table = Root(store).table(name)
     if isinstance(snapshot, datetime) and snapshot.tzinfo is None:
         snapshot = snapshot.replace(tzinfo=UTC)
-    found = table.snapshot(snapshot)
-    with table.hold(found, is_newest=snapshot is None) as lease:
-        return _leased_view(name, table, found, lease, selection)
+    opened = table.snapshot(snapshot)
+    with table.hold(opened, is_newest=snapshot is None) as lease:
+        return _leased_view(name, table, opened, lease, selection)
 
 
 def _leased_view(
@@ -302,9 +302,9 @@ class ServerView:
 
     def fragments(self, rows: int) -> Sequence[ServerFragment]:
         counted = f"SELECT _partition, count(*) AS n{self._clauses()} GROUP BY _partition ORDER BY _partition"
-        found = _table(FlightQuery(access=self.access, sql=counted)).to_pylist()
+        counts = _table(FlightQuery(access=self.access, sql=counted)).to_pylist()
         return [
-            ServerFragment(self._fragment(fragment["_partition"]), self.schema, fragment["n"]) for fragment in found
+            ServerFragment(self._fragment(fragment["_partition"]), self.schema, fragment["n"]) for fragment in counts
         ]
 
     def keep(self) -> None:

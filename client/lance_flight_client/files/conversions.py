@@ -53,8 +53,8 @@ class Conversion:
         trimmed = pc.utf8_trim_whitespace(texts)
         words = NULL_WORDS if is_number(kind) else (*NULL_WORDS, *_NO_NUMBERS)
         known = pc.if_else(pc.is_in(trimmed, pa.array(words, pa.utf8())), pa.scalar(None, pa.utf8()), trimmed)
-        found = self._parse(known, kind)
-        return found, pc.and_(known.is_valid(), found.is_null())
+        parsed = self._parse(known, kind)
+        return parsed, pc.and_(known.is_valid(), parsed.is_null())
 
     def _parse(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if pa.types.is_boolean(kind):
@@ -161,10 +161,10 @@ def _parse_moments(texts: pa.Array, format: str) -> pa.Array:
     if format.endswith("%H:%M:%S"):
         # Programs leave out seconds that are zero.
         texts = pc.replace_substring_regex(texts, r"([ T]\d{1,2}:\d\d)$", r"\1:00")
-    found = pc.strptime(texts, format, "s", error_is_null=True)
+    moments = pc.strptime(texts, format, "s", error_is_null=True)
     # The reader of the machine takes the 31st of February for a day of March.
-    is_same = pc.equal(_normal(pc.strftime(found, format)), _normal(texts))
-    return pc.if_else(is_same, found, pa.scalar(None, found.type))
+    is_same = pc.equal(_normal(pc.strftime(moments, format)), _normal(texts))
+    return pc.if_else(is_same, moments, pa.scalar(None, moments.type))
 
 
 def _normal(texts: pa.Array) -> pa.Array:

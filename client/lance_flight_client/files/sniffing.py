@@ -309,9 +309,9 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
 
 def _first_row(lines: Sequence[tuple[int, Sequence[str]]], width: int) -> int:
     """Return the place of the first row with all values, behind titles and comments; 0 where what is before may be values."""
-    found = next((place for place, (_, row) in enumerate(lines) if len(row) == width), 0)
-    are_titles = all(sum(map(bool, row)) <= 1 or row[0].startswith("#") for _, row in lines[:found])
-    return found if found <= _MOST_SKIPPED and are_titles else 0
+    header = next((place for place, (_, row) in enumerate(lines) if len(row) == width), 0)
+    are_titles = all(sum(map(bool, row)) <= 1 or row[0].startswith("#") for _, row in lines[:header])
+    return header if header <= _MOST_SKIPPED and are_titles else 0
 
 
 def _has_names(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
@@ -360,17 +360,17 @@ def _guesses(form: TextForm, text: str, options: TextOptions, others: Mapping[st
         table = pa.table({name: pa.array([], pa.utf8()) for name in form.names})
     columns = {name: table[name].combine_chunks() for name in form.names}
     nulls = pa.array(options.nulls, pa.utf8())
-    found = {}
+    guesses = {}
     for name, column in columns.items():
         kept = column.filter(pc.invert(pc.is_in(column, nulls))) if options.nulls else column
         other = others.get(name)
         is_known = other is not None and other.kind not in _NO_VALUES and fits(kept, other)
-        found[name] = Guess(other) if is_known and other else guess(kept, options.decimal, options.date_format)
-    signs = [guess.conversion.decimal for guess in found.values() if guess.conversion.is_grouped]
+        guesses[name] = Guess(other) if is_known and other else guess(kept, options.decimal, options.date_format)
+    signs = [guess.conversion.decimal for guess in guesses.values() if guess.conversion.is_grouped]
     if options.decimal is None and signs:
         # One column with a decimal comma, or groups, tells what the others have.
-        for name, each in found.items():
+        for name, each in guesses.items():
             again = guess(columns[name], signs[0], options.date_format)
             if (is_unclear(columns[name]) or each.note) and is_number(again.conversion.kind):
-                found[name] = again
-    return found
+                guesses[name] = again
+    return guesses

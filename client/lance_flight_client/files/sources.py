@@ -284,12 +284,13 @@ class FileSource:
 
     @property
     def notes(self) -> Sequence[str]:
-        found = dict[str, list[str]]()
+        files_of = dict[str, list[str]]()
         for text in self._texts:
             for note in text.notes:
-                found.setdefault(note, []).append(text.name)
+                files_of.setdefault(note, []).append(text.name)
         return [
-            f"{names[0]}{f' and {len(names) - 1:,} more' if names[1:] else ''}: {note}" for note, names in found.items()
+            f"{names[0]}{f' and {len(names) - 1:,} more' if names[1:] else ''}: {note}"
+            for note, names in files_of.items()
         ]
 
     @property
@@ -329,10 +330,10 @@ def _unify_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def _unified_texts(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return the columns of all text files: where their guesses have nothing in common, a column is text."""
-    found = dict[str, pa.DataType]()
+    kinds = dict[str, pa.DataType]()
     for column in (column for schema in schemas for column in schema):
-        found[column.name] = _common(found.get(column.name, pa.null()), column.type)
-    return pa.schema(list(found.items()))
+        kinds[column.name] = _common(kinds.get(column.name, pa.null()), column.type)
+    return pa.schema(list(kinds.items()))
 
 
 def _common(one: pa.DataType, two: pa.DataType) -> pa.DataType:

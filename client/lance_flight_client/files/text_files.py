@@ -122,24 +122,24 @@ class CsvFile:
             if "Empty CSV" not in str(exc):
                 raise
 
-    def _on_ragged(self, found: Any) -> str:
+    def _on_ragged(self, row: Any) -> str:
         if not self.options.ignores_errors:
             return "error"
-        reason = f"has {found.actual_columns} values; expected {found.expected_columns}"
+        reason = f"has {row.actual_columns} values; expected {row.expected_columns}"
         self._ragged += 1
         self._reject(
             RejectedRow(
-                file=self.name, row=-self._ragged, line=None, column="", value=None, reason=reason, texts=[found.text]
+                file=self.name, row=-self._ragged, line=None, column="", value=None, reason=reason, texts=[row.text]
             )
         )
         return "skip"
 
-    def _reject(self, found: RejectedRow) -> None:
+    def _reject(self, rejected: RejectedRow) -> None:
         if len(self.rejected) >= _MOST_REJECTED:
             raise DataError(
                 f"{self.name}: more than {_MOST_REJECTED:,} rows are wrong; expected another form or other types"
             )
-        self.rejected.append(found)
+        self.rejected.append(rejected)
 
     def _convert(
         self, batch: pa.RecordBatch, conversions: Sequence[Conversion], schema: pa.Schema, before: int
@@ -169,8 +169,10 @@ class CsvFile:
                     )
                 wrong = pc.or_(wrong, is_wrong)
         own = pa.schema([field for field in schema if field.name in columns])
-        found = pa.RecordBatch.from_arrays([_apply_types(columns[field.name], field.type) for field in own], schema=own)
-        return found.filter(pc.invert(wrong)) if self.rejected else found
+        converted = pa.RecordBatch.from_arrays(
+            [_apply_types(columns[field.name], field.type) for field in own], schema=own
+        )
+        return converted.filter(pc.invert(wrong)) if self.rejected else converted
 
     def _refusal(self, row: int, column: str, value: str, kind: pa.DataType) -> DataError:
         line = (
@@ -318,8 +320,8 @@ class JsonFile:
         return f"{self.name}: {'object' if self.is_array else 'line'} {number:,}"
 
     def _infer_schema(self, lines: bytes, types: pa.Schema) -> pa.Schema:
-        found = self._read(io.BytesIO(lines), pa.schema([]), len(lines), "infer").schema
-        types = pa.schema([column for column in types if column.name in found.names])
+        inferred = self._read(io.BytesIO(lines), pa.schema([]), len(lines), "infer").schema
+        types = pa.schema([column for column in types if column.name in inferred.names])
         schema = self._read(io.BytesIO(lines), types, len(lines), "infer").schema
         schema = pa.schema([types.field(field.name) if field.name in types.names else field for field in schema])
         guessed = [field.name for field in schema if field.name not in types.names]
@@ -327,8 +329,8 @@ class JsonFile:
             name for name in guessed if pa.types.is_timestamp(kind := schema.field(name).type) or kind == pa.utf8()
         ]
         if may_be:
-            told = pa.schema([*types, *((name, pa.utf8()) for name in may_be)])
-            rows = self._read(io.BytesIO(lines), told, len(lines), "infer").read_all()
+            all_types = pa.schema([*types, *((name, pa.utf8()) for name in may_be)])
+            rows = self._read(io.BytesIO(lines), all_types, len(lines), "infer").read_all()
             kinds = {name: _kind_of(rows[name].combine_chunks(), schema.field(name).type) for name in may_be}
             schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema])
         return schema
@@ -362,11 +364,11 @@ class JsonFile:
         """Forget nothing: no rows are left out."""
 
     def _read(self, stream: Any, types: pa.Schema, block: int, unexpected: str) -> Any:
-        told = pa.schema(
+        explicit = pa.schema(
             [column.with_type(pa.utf8() if _is_text_of(column.type) else storage_of(column.type)) for column in types]
         )
         parsing = pajson.ParseOptions(
-            explicit_schema=told if len(told) else None,
+            explicit_schema=explicit if len(explicit) else None,
             newlines_in_values=self.has_long_objects and not self.is_array,
             unexpected_field_behavior=unexpected,
         )
@@ -507,10 +509,10 @@ class _Chunks(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest:
-            found = next(self._chunks, None)
-            if found is None:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 return 0
-            self._rest = found
+            self._rest = chunk
         data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)

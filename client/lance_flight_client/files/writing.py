@@ -41,13 +41,13 @@ def written_format(path: str, format: str | None) -> str:
     >>> written_format("out/rows.jsonl", None)
     'json'
     """
-    found = format or format_of(path)
-    if found is None or found not in WRITERS:
+    kind = format or format_of(path)
+    if kind is None or kind not in WRITERS:
         endings = ", ".join(ENDINGS[name][0] for name in WRITERS)
         raise InvalidInput(
             f"{path!r} has no format that is written; expected a name that ends with {endings}, or --format"
         )
-    return found
+    return kind
 
 
 def write_file(path: str, format: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -124,9 +124,9 @@ def _drafting(filesystem: fs.FileSystem, place: str) -> Iterator[str]:
     except (FileNotFoundError, NotADirectoryError, PermissionError) as exc:
         raise InvalidInput(f"{place!r} cannot be written: {exc.strerror or exc}") from exc
     except BaseException:
-        found = filesystem.get_file_info(draft).type
-        if found is fs.FileType.Directory:
+        kind = filesystem.get_file_info(draft).type
+        if kind is fs.FileType.Directory:
             filesystem.delete_dir(draft)
-        elif found is fs.FileType.File:
+        elif kind is fs.FileType.File:
             filesystem.delete_file(draft)
         raise

@@ -64,7 +64,7 @@ class Tracing:
         flushing.join(FLUSH_SECONDS)
 
     def _attributes(self, record: Record) -> dict[str, str | int | float]:
-        said: dict[str, str | int | float] = {
+        attributes: dict[str, str | int | float] = {
             "db.system.name": NAME,
             "db.operation.name": record.kind.value,
             "db.response.returned_rows": record.rows,
@@ -77,8 +77,8 @@ class Tracing:
             "lance_flight.planning": record.planning_seconds,
         }
         if self.sql_characters:
-            said["db.query.text"] = shorten_text(record.sql, self.sql_characters)
-        return said
+            attributes["db.query.text"] = shorten_text(record.sql, self.sql_characters)
+        return attributes
 
 
 def _resource() -> Resource:

@@ -172,8 +172,8 @@ def _deletion_key(fragment: LanceFragment) -> str | None:
 def _addresses(table: Source | None, fragment: LanceFragment) -> np.ndarray:
     """Return where the rows lie that are not deleted."""
     scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={}, filter=None, rest=None)
-    found = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(table, fragment)]])]
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
+    parts = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(table, fragment)]])]
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
 def _offsets(addresses: np.ndarray) -> np.ndarray:
@@ -188,12 +188,12 @@ def _without_equals(moved: Sequence[RowsMoved], schema: pa.Schema, ids: Mapping[
         for change in (DELETE, INSERT)
     )
     left = {DELETE: gone & come, INSERT: gone & come}
-    found = []
+    kept_parts = []
     for part, addresses, values in listed:
         kept = np.array([not _take(left[part.change], value) for value in values], bool)
         if kept.any():
-            found.append(replace(part, addresses=addresses[kept]))
-    return found
+            kept_parts.append(replace(part, addresses=addresses[kept]))
+    return kept_parts
 
 
 def _list_rows(part: RowsMoved, schema: pa.Schema, ids: Mapping[str, int]) -> tuple[np.ndarray, list[str]]:

@@ -222,8 +222,8 @@ class PlainTable(Table):
     def rollback(self, at: int | str | datetime) -> int:
         old = self.open(self.snapshot(at).version)
         if int(old.version) != int(old.latest_version):
-            said = f"another writer changed table {self.store.name!r} first"
-            with committing(self.store.uri, int(old.latest_version)), conflicts(said):
+            conflict = f"another writer changed table {self.store.name!r} first"
+            with committing(self.store.uri, int(old.latest_version)), conflicts(conflict):
                 old.restore()
         return int(old.version)
 

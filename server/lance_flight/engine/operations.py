@@ -177,13 +177,13 @@ def _rebuild(root: Root, name: TableName | None, rules: _Repairing, work: Operat
     if name is None:
         raise InvalidInput("--partition-by is for one table; expected its name after the root")
     lost = LostManifest.of(root, name)
-    found = (
+    lines = (
         f"{name.name}: {len(lost.tables):,} partition tables with {lost.rows:,} rows; those of partitions that were dropped, and of commits"
         " that never ended, come back with them; tags, branches and older snapshots are lost"
     )
     if not rules.apply:
-        return Outcome([found, f"{name.name}: nothing was changed; --apply makes the __manifest anew"], is_sound=False)
-    if not work.agrees([found], rules.yes):
+        return Outcome([lines, f"{name.name}: nothing was changed; --apply makes the __manifest anew"], is_sound=False)
+    if not work.agrees([lines], rules.yes):
         return Outcome([f"{name.name}: nothing was changed"], is_sound=False)
     return Outcome([f"{name.name}: made anew with {lost.rebuild(rules.partition_by):,} rows"])
 
@@ -223,8 +223,10 @@ def _register(root: Root, name: TableName | None, rules: _Migrating, _: Operatio
 
 def _record(root: Root, rules: _Migrating) -> Iterable[str]:
     versions = migrate_record(root, dry_run=rules.dry_run)
-    said = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return [f"the root: new things {'would have' if rules.dry_run else 'have'} the formats {said}"] if said else ()
+    changes = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        [f"the root: new things {'would have' if rules.dry_run else 'have'} the formats {changes}"] if changes else ()
+    )
 
 
 @_does("migrate", _Migrating, MIGRATION_SCHEMA, instead=_register, finish=_record)

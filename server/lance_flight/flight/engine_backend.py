@@ -329,8 +329,8 @@ class EngineBackend:
 
     def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
         scope = self._scope(caller, None)
-        found = self._engine.primary_key(TableName(table.db_schema, table.name), scope.access, scope.temporary)
-        return None if found is None else PrimaryKey(*found)
+        key = self._engine.primary_key(TableName(table.db_schema, table.name), scope.access, scope.temporary)
+        return None if key is None else PrimaryKey(*key)
 
     def partitioned_tables(self, caller: Caller) -> Collection[tuple[str, str]]:
         names = self._engine.partitioned_tables(self._access(caller, self._session(caller)))
@@ -363,8 +363,8 @@ def _is_own(session: Session, caller: Caller) -> bool:
 
 def _said_of(plan: QueryPlan) -> dict[str, object]:
     """Return metadata of a planned query for its client, as far as it is known."""
-    said: dict[str, object] = {"snapshots": dict(plan.snapshots)}
+    metadata: dict[str, object] = {"snapshots": dict(plan.snapshots)}
     if plan.partitions is not None:
         scanned, total = plan.partitions
-        said["partitions"] = {"scanned": scanned, "total": total}
-    return said if plan.rows is None else said | {"rows": plan.rows}
+        metadata["partitions"] = {"scanned": scanned, "total": total}
+    return metadata if plan.rows is None else metadata | {"rows": plan.rows}

@@ -112,8 +112,8 @@ class _Context:
 
     def send_headers(self) -> None:
         """Send the headers of the answer, in front of its first message."""
-        told = [pair for begun in self._middleware.values() for pair in (begun.sending_headers() or {}).items()]
-        self._context.send_initial_metadata([*self._added, *told])
+        headers = [pair for begun in self._middleware.values() for pair in (begun.sending_headers() or {}).items()]
+        self._context.send_initial_metadata([*self._added, *headers])
 
     def call(self) -> Call:
         """Return the call with the schema that its headers name."""
@@ -161,10 +161,10 @@ class _Messages:
 
     def only(self) -> bytes:
         """Return the one message of a call that has one."""
-        found = next(self, None)
-        if found is None:
+        message = next(self, None)
+        if message is None:
             raise InvalidInput("the call ended before its message")
-        return found
+        return message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,10 +89,10 @@ def with_token(headers: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[st
 def _password(message: bytes) -> Basic:
     """Decode the user and the password of a Handshake's message."""
     try:
-        said = flight.BasicAuth.deserialize(message)
+        credentials = flight.BasicAuth.deserialize(message)
     except pa.ArrowInvalid as exc:
         raise Unauthenticated("the message of the Handshake is no BasicAuth") from exc
-    return Basic(user=_text(said.username), password=_text(said.password))
+    return Basic(user=_text(credentials.username), password=_text(credentials.password))
 
 
 def _text(value: str | bytes) -> str:

@@ -158,5 +158,5 @@ def decode_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iter
 
 def _with_dictionaries(schema: pa.Schema) -> Sequence[pa.Field]:
     types = schema.types
-    found = {kind for kind in set(types) if has_dictionary(kind)}
-    return [schema.field(place) for place, kind in enumerate(types) if kind in found] if found else []
+    dictionaries = {kind for kind in set(types) if has_dictionary(kind)}
+    return [schema.field(place) for place, kind in enumerate(types) if kind in dictionaries] if dictionaries else []

@@ -86,13 +86,13 @@ class PeerAddresses:
 
 def hosts_of(name: str, port: int) -> list[str]:
     """Return the addresses of a name, all of one family: a server that has addresses of both is asked once."""
-    found = [
+    addresses = [
         (family, str(address[0]))
         for family, _, _, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     ]
-    families = {family for family, _ in found}
+    families = {family for family, _ in addresses}
     family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
-    return sorted({host for literal, host in found if literal == family})
+    return sorted({host for literal, host in addresses if literal == family})
 
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 def seal_request(sealer: TicketSealer, request: PeerRequest, now: float) -> bytes:
     """Return the value of the header for a question that is asked now."""
-    said = [
+    fields = [
         _FORMAT,
         now,
         request.operation.value,
@@ -124,18 +124,18 @@ def seal_request(sealer: TicketSealer, request: PeerRequest, now: float) -> byte
         request.machine,
         request.reaches_siblings,
     ]
-    return urlsafe_b64encode(sealer.peer(json.dumps(said).encode()))
+    return urlsafe_b64encode(sealer.peer(json.dumps(fields).encode()))
 
 
 def open_request(sealer: TicketSealer, text: str, now: float) -> PeerRequest:
     """Open the value of the header; raise `Unauthenticated` for one that was not sealed under this key a moment ago."""
     try:
-        format, asked_at, *said = json.loads(sealer.open_peer(urlsafe_b64decode(text)))
+        format, asked_at, *request = json.loads(sealer.open_peer(urlsafe_b64decode(text)))
     except (ValueError, TicketError):
         raise Unauthenticated(f"header {HEADER} was not written under the key of this server") from None
     if format != _FORMAT or abs(now - asked_at) > VALID_SECONDS:
         raise Unauthenticated(f"header {HEADER} is of another format, or {abs(now - asked_at):.0f} seconds old")
-    question, subject, principal, machine, reaches_siblings = said
+    question, subject, principal, machine, reaches_siblings = request
     if question not in _OPERATIONS:
         raise Unauthenticated(f"header {HEADER} asks for {question!r}, which a newer release does")
     return PeerRequest(
@@ -212,7 +212,7 @@ class FlightPeers:
             return []
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = pool.map(lambda pair: self._ask_one(pair[0], pair[1], decode), asked)
-            return [answer for found in answers for answer in found]
+            return [answer for of_peer in answers for answer in of_peer]
 
     def _ask_one(self, address: PeerAddress, request: PeerRequest, decode: Callable[[bytes], T]) -> list[T]:
         """Return the answer of one server; nothing where it has none, does not answer, or in another way than this release does."""
@@ -223,8 +223,8 @@ class FlightPeers:
             answer = result.body.to_pybytes()
             return [decode(answer)] if answer else []
         except (flight.FlightError, pa.ArrowException, ValueError) as exc:
-            said = str(exc).partition(". Detail:")[0]
-            log.warning("the server at %s does not answer its peers: %s", address.uri, said)
+            message = str(exc).partition(". Detail:")[0]
+            log.warning("the server at %s does not answer its peers: %s", address.uri, message)
             self.silent[address] = self.now() + SILENT_SECONDS
             return []
 
@@ -254,8 +254,8 @@ class FlightPeers:
 
 def sealed_request(headers: Mapping[str, Sequence[str | bytes]]) -> str | None:
     """Return the value of the header among those of a call; None without it."""
-    found = headers.get(HEADER, ())
-    return str(found[0]) if found else None
+    values = headers.get(HEADER, ())
+    return str(values[0]) if values else None
 
 
 def _rows(answer: bytes) -> pa.Table:

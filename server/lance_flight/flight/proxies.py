@@ -17,12 +17,12 @@ def client_of(headers: Mapping[str, Sequence[str | bytes]], secret: str) -> str 
     >>> client_of({PROXY_HEADER: ["guessed 10.0.0.1:4000"]}, "hush"), client_of({PROXY_HEADER: [" 10.0.0.1:4000"]}, "")
     (None, None)
     """
-    said = headers.get(PROXY_HEADER, ())
-    if not secret or len(said) != 1:
+    values = headers.get(PROXY_HEADER, ())
+    if not secret or len(values) != 1:
         return None
-    told, _, client = str(said[0]).rpartition(" ")
+    sent, _, client = str(values[0]).rpartition(" ")
     host, _, port = client.rpartition(":")
-    if not hmac.compare_digest(told.encode(), secret.encode()):
+    if not hmac.compare_digest(sent.encode(), secret.encode()):
         return None
     try:
         address = ip_address(host)

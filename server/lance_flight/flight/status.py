@@ -149,7 +149,7 @@ def describe_whole(error: BaseException) -> tuple[LanceFlightError | None, str]:
     record_refusal(error)
     if not isinstance(error, LanceFlightError):
         return None, _log_unexpected(error)
-    return error, _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", f"[{error.sqlstate}] [{error.code}] {error}")
+    return error, _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", f"[{error.sqlstate}] [{error.code}] {error}")
 
 
 def _translate(error: BaseException) -> BaseException:

@@ -288,10 +288,10 @@ class SessionCookies:
             principal, payload = self.sealer.open_cookie(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (ValueError, TicketError):
             return None
-        format, *said = json.loads(payload)
+        format, *fields = json.loads(payload)
         if format != _FORMAT:
             return None
-        key, home, generation, settings, kept = said
+        key, home, generation, settings, kept = fields
         return SessionCookie(
             principal=principal,
             key=key,

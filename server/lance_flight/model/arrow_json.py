@@ -181,10 +181,10 @@ class _Reader:
         return tuple(items)
 
     def match(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match_here = pattern.match(self.text, self.at)
+        if match_here is None:
             raise self.error("a name or value")
-        return self.advance(found.end(), found[0])
+        return self.advance(match_here.end(), match_here[0])
 
     def json(self) -> Any:
         try:
@@ -197,9 +197,9 @@ class _Reader:
         return self.text.startswith(literal, self.at)
 
     def skip(self, literal: str) -> bool:
-        found = self.follows(literal)
-        self.advance(self.at + len(literal) * found, None)
-        return found
+        is_there = self.follows(literal)
+        self.advance(self.at + len(literal) * is_there, None)
+        return is_there
 
     def advance(self, to: int, value: _T) -> _T:
         """Return `value`, having come to the first character from `to` on that is no blank."""

@@ -293,23 +293,23 @@ def within(field: pa.Field, path: Sequence[str]) -> list[pa.Field] | None:
     >>> [each.name for each in within(pa.field("a", pa.struct({"b": pa.int8()})), ["b"]) or []]
     ['a', 'b']
     """
-    found = [field]
+    fields = [field]
     for name in path:
-        kind = found[-1].type
+        kind = fields[-1].type
         place = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if place < 0:
             return None
-        found.append(kind.field(place))
-    return found
+        fields.append(kind.field(place))
+    return fields
 
 
 def field_at(schema: pa.Schema, path: str) -> pa.Field:
     """Return a column, or a field inside structs by its dotted path, under that path; `KeyError` where there is none."""
     root, *inner = path.split(".")
-    found = within(schema.field(root), inner)
-    if found is None:
+    fields = within(schema.field(root), inner)
+    if fields is None:
         raise KeyError(path)
-    return found[-1].with_name(path)
+    return fields[-1].with_name(path)
 
 
 def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:

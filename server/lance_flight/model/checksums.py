@@ -115,9 +115,9 @@ def _of_fixed_width(column: pa.Array) -> Words:
     content = column.buffers()[1]
     if content is None:
         return np.zeros(len(column), np.uint64)
-    found = np.frombuffer(content, np.uint8, len(column) * width, column.offset * width).reshape(len(column), width)
+    items = np.frombuffer(content, np.uint8, len(column) * width, column.offset * width).reshape(len(column), width)
     padded = np.zeros((len(column), -(-width // _WORD) * _WORD), np.uint8)
-    padded[:, :width] = found
+    padded[:, :width] = items
     mixed = np.zeros(len(column), np.uint64)
     for words in padded.view(np.uint64).T:
         _mix(mixed, words)
@@ -153,9 +153,9 @@ def _of_stretches(items: npt.NDArray[np.uint8] | Words, ends: npt.NDArray[np.int
     sums = np.zeros(items.size + 1, np.uint64)
     np.multiply(items, _powers(FACTOR, items.size), out=sums[1:], dtype=np.uint64)
     np.cumsum(sums, out=sums)
-    found = np.diff(sums[ends]) * _powers(INVERSE, items.size + 1)[ends[:-1]] + np.diff(ends).astype(np.uint64)
-    mixed = np.zeros(found.size, np.uint64)
-    _mix(mixed, found)
+    differences = np.diff(sums[ends]) * _powers(INVERSE, items.size + 1)[ends[:-1]] + np.diff(ends).astype(np.uint64)
+    mixed = np.zeros(differences.size, np.uint64)
+    _mix(mixed, differences)
     return mixed
 
 

@@ -121,11 +121,11 @@ class IndexKind:
 
         `InvalidInput` names the one that cannot be, by itself or beside others.
         """
-        found = {name: self._check_option(name, value) for name, value in options.items()}
-        for name, is_right, expected in _bounds(found):
+        checked = {name: self._check_option(name, value) for name, value in options.items()}
+        for name, is_right, expected in _bounds(checked):
             if not is_right:
-                raise InvalidInput(f"option {name!r} of an index is {found[name]!r}; expected {expected}")
-        return found
+                raise InvalidInput(f"option {name!r} of an index is {checked[name]!r}; expected {expected}")
+        return checked
 
     def _check_option(self, name: str, value: OptionValue) -> OptionValue:
         known = self.options.get(name)

@@ -139,12 +139,12 @@ class _Unfit(ValueError):
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict[str, Any]()
+    by_key = dict[str, Any]()
     for key, value in members:
-        if key in found:
+        if key in by_key:
             raise _Unfit(f"has the key {key[:_SHOWN]!r} twice in one object")
-        found[key] = value
-    return found
+        by_key[key] = value
+    return by_key
 
 
 def _integer(text: str) -> int:

@@ -116,10 +116,10 @@ def add_arguments(
 
 def given_arguments(options: Namespace, arguments: Sequence[Argument]) -> dict[str, Any]:
     """Return the arguments that a command was given, by their names."""
-    said = {argument: getattr(options, argument.name, None) for argument in arguments}
+    values = {argument: getattr(options, argument.name, None) for argument in arguments}
     return {
         argument.name: dict(value) if argument.kind is pair else value if argument.per == 1 else value / argument.per
-        for argument, value in said.items()
+        for argument, value in values.items()
         if value is not None
     }
 

@@ -230,8 +230,8 @@ def locate(value: pa.Scalar, order: Ordering) -> Located | None:
         return None
     if not isinstance(amount.value, Fraction):
         return Located(amount.value, exact=True)
-    found = order.floor(amount.value)
-    return found if _compares_exactly(value, found, order) else None
+    place = order.floor(amount.value)
+    return place if _compares_exactly(value, place, order) else None
 
 
 def _special(value: pa.Scalar, order: Ordering) -> int:
@@ -241,15 +241,15 @@ def _special(value: pa.Scalar, order: Ordering) -> int:
     return -key if np.signbit(number) else key
 
 
-def _compares_exactly(value: pa.Scalar, found: Located, order: Ordering) -> bool:
+def _compares_exactly(value: pa.Scalar, located: Located, order: Ordering) -> bool:
     """Return whether the engine's coercion to a common type loses nothing for this literal."""
     literal, column = value.type, order.kind
     if types.is_floating(column):
-        return found.exact or bool(types.is_floating(literal))
+        return located.exact or bool(types.is_floating(literal))
     if types.is_floating(literal):
         # An integer column is compared as floats: exact below the literal type's largest run of integers.
         mantissa = {16: 11, 32: 24, 64: 53}[literal.bit_width]
-        return bool(types.is_integer(column)) and abs(found.key) < 2**mantissa - 1
+        return bool(types.is_integer(column)) and abs(located.key) < 2**mantissa - 1
     return True
 
 

@@ -199,8 +199,8 @@ class NamespaceSchema:
 
     def is_described_as(self, other: NamespaceSchema) -> bool:
         """Return whether both have the same columns, comments and primary key."""
-        said = [(schema.comment, schema.comments, schema.primary_key) for schema in (self, other)]
-        return self.has_columns_of(other) and said[0] == said[1]
+        descriptions = [(schema.comment, schema.comments, schema.primary_key) for schema in (self, other)]
+        return self.has_columns_of(other) and descriptions[0] == descriptions[1]
 
     @cached_property
     def plain(self) -> pa.Schema:
@@ -266,30 +266,30 @@ class NamespaceSchema:
 
         Elements of lists and maps are left out: a row has any number of them.
         """
-        return {_required_id(found.field): found for field in self.arrow for found in _sources(field, ())}
+        return {_required_id(source.field): source for field in self.arrow for source in _sources(field, ())}
 
     @cached_property
     def source_ids(self) -> dict[Path, int]:
         """The ids of `sources` by their paths."""
-        return {found.path: number for number, found in self.sources.items()}
+        return {source.path: number for number, source in self.sources.items()}
 
     @cached_property
     def source_paths(self) -> dict[int, Path]:
         """The paths of `sources` by their ids."""
-        return {number: found.path for number, found in self.sources.items()}
+        return {number: source.path for number, source in self.sources.items()}
 
     @cached_property
     def source_names(self) -> dict[int, str]:
         """Names of `sources` in messages, by id: the dotted paths."""
-        return {number: ".".join(found.path) for number, found in self.sources.items()}
+        return {number: ".".join(source.path) for number, source in self.sources.items()}
 
     def column(self, field_id: int) -> pa.Field | None:
         """Return the column, or field inside structs, with this id.
 
         None for one that was removed or is an element of something.
         """
-        found = self.sources.get(field_id)
-        return None if found is None else found.field
+        source = self.sources.get(field_id)
+        return None if source is None else source.field
 
     def only(self, names: Collection[str]) -> NamespaceSchema:
         """Return the schema with some of its top-level columns alone; a primary key with other columns is left out."""
@@ -349,12 +349,12 @@ def field_ids(table: pa.Schema, namespace: NamespaceSchema) -> dict[str, dict[st
     By the paths of the fields; one that is none of the namespace's loses the id that it has (None).
     """
     named = {path: number for number, (path, _) in namespace.paths.items()}
-    found: dict[str, dict[str, str | None]] = {}
+    metadata: dict[str, dict[str, str | None]] = {}
     for path, field in _walk(table):
         number = named.get(path)
         if number is not None or _id_in(field, TABLE_FIELD_ID) is not None:
-            found[path] = {TABLE_FIELD_ID.decode(): None if number is None else str(number)}
-    return {path: found[path] for path in found if not _is_hidden(table, path)}
+            metadata[path] = {TABLE_FIELD_ID.decode(): None if number is None else str(number)}
+    return {path: metadata[path] for path in metadata if not _is_hidden(table, path)}
 
 
 def _is_hidden(schema: pa.Schema, path: str) -> bool:

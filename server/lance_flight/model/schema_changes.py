@@ -252,8 +252,8 @@ def midway(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
 def with_comment(field: pa.Field, text: str | None) -> pa.Field:
     """Return a field with another comment; None for none."""
     kept = {key: value for key, value in (field.metadata or {}).items() if key != COMMENT}
-    said = encoded_comment(text)
-    return field.with_metadata(kept | ({} if said is None else {COMMENT: said}) or None)
+    comment = encoded_comment(text)
+    return field.with_metadata(kept | ({} if comment is None else {COMMENT: comment}) or None)
 
 
 def show_path(path: Path) -> str:
@@ -427,13 +427,13 @@ def _problems(schema: NamespaceSchema) -> Iterator[str]:
 def stricter(schema: NamespaceSchema, than: NamespaceSchema) -> dict[int, str]:
     """Return the fields that are NOT NULL in a schema where another one lets NULL stand, or gives them no value: their paths by id."""
     defaults = {schema.ids[name] for name in schema.defaults}
-    found = {}
+    paths = {}
     for number, (path, stored) in schema.paths.items():
         known = than.paths.get(number)
         lets_null = known[1].nullable if known is not None else number not in defaults
         if not stored.nullable and lets_null:
-            found[number] = path
-    return found
+            paths[number] = path
+    return paths
 
 
 def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None) -> pa.Field | None:
@@ -441,10 +441,10 @@ def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None)
     if old is None or branch is None:
         return branch if _same(old, main) else main
     core = _bare(branch if _same(_bare(old), _bare(main)) else main)
-    found = {
+    properties = {
         key: _pick(*((column.metadata or {}).get(key) for column in (old, main, branch))) for key in OF_THE_NAMESPACE
     }
-    kept = {key: value for key, value in found.items() if value is not None}
+    kept = {key: value for key, value in properties.items() if value is not None}
     return core.with_metadata({**(core.metadata or {}), **kept})
 
 

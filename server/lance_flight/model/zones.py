@@ -141,10 +141,10 @@ def _fixed_zone(offset: int) -> Zone:
 @cache
 def _zones() -> Mapping[str, Zone]:
     # DataFusion reads columns of the zone "Z", but computes nothing of them.
-    found: dict[str, Zone] = {"": UTC, "Z": UTC}
+    zones: dict[str, Zone] = {"": UTC, "Z": UTC}
     with files(__package__).joinpath("zones.arrow").open("rb") as source:
         table = pa.ipc.open_file(source.read()).read_all()
     for names, starts, offsets in zip(*(column.to_pylist() for column in table.columns), strict=True):
         zone = Zone(np.array(starts, np.int64), np.array(offsets, np.int64)) if starts else _fixed_zone(offsets[0])
-        found |= dict.fromkeys(names, zone)
-    return MappingProxyType(found)
+        zones |= dict.fromkeys(names, zone)
+    return MappingProxyType(zones)

@@ -216,10 +216,10 @@ def _in_list(value: pc.Expression, values: pa.Array) -> pc.Expression:
     if pa.types.is_floating(known.type) and pc.any(pc.equal(known, 0.0)).as_py():
         known = pa.concat_arrays([known, pa.array([0.0, -0.0], known.type)])
     unknown = pa.scalar(None, pa.bool_())
-    found = value.isin(known)
+    is_known = value.isin(known)
     if len(values.drop_null()) < len(values):
-        return pc.if_else(found, pa.scalar(value=True), unknown)
-    return pc.if_else(value.is_valid(), found, unknown)
+        return pc.if_else(is_known, pa.scalar(value=True), unknown)
+    return pc.if_else(value.is_valid(), is_known, unknown)
 
 
 def _compared_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Expression:
@@ -316,8 +316,8 @@ def to_arrow(predicate: Predicate, *, sql_floats: bool = False) -> pc.Expression
                 values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])
             return _membership(pc.field(name), values, negated=negated)
         case StartsWith(Column(name, ()), prefix, negated):
-            found = pc.starts_with(pc.field(name), prefix)
-            return ~found if negated else found
+            condition = pc.starts_with(pc.field(name), prefix)
+            return ~condition if negated else condition
     raise Unsupported(f"{predicate} as a filter of a partition table")
 
 
@@ -345,9 +345,9 @@ def _membership(column: pc.Expression, values: pa.Array, *, negated: bool) -> pc
     known = values.drop_null()
     if negated and len(known) < len(values):
         return to_arrow(NEVER)
-    found = column.isin(known)
+    is_member = column.isin(known)
     # `is_in` calls a NULL row not found instead of unknown.
-    return ~found & column.is_valid() if negated else found
+    return ~is_member & column.is_valid() if negated else is_member
 
 
 MOST_DEPTH = 5

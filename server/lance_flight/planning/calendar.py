@@ -146,14 +146,14 @@ def _add(rows: Mask, stretch: _Stretch, fields: Mapping[str, DictionaryColumn], 
     days = _allowed_days(stretch.days, domain)
     if not len(days) or not hours.any():
         return
-    found = _of_years(stretch, fields, domain)
-    if found is None:
+    years = _of_years(stretch, fields, domain)
+    if years is None:
         return
     if "month" in fields or "day" in fields:
-        found &= _of_days(days, fields)
+        years &= _of_days(days, fields)
     if "hour" in fields and not hours.all():
-        found &= hours.take(fields["hour"].numbers, mode="clip")
-    rows |= found
+        years &= hours.take(fields["hour"].numbers, mode="clip")
+    rows |= years
 
 
 def _allowed_values(domain: Domain, name: str, numbers: npt.NDArray[np.int64]) -> Mask:

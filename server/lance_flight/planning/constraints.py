@@ -135,16 +135,16 @@ def _values(order: Ordering, leaf: Compare | In | StartsWith) -> Domain | str:
 def _compare(order: Ordering, op: Op, value: pa.Scalar) -> Domain | None:
     if not value.is_valid:
         return Domain.nothing(order, nulls=False)
-    found = locate(value, order)
-    if found is None:
+    place = locate(value, order)
+    if place is None:
         return None
     everything = replace(Domain.everything(order), nulls=False)
-    if found.key in _ambiguous(order):
+    if place.key in _ambiguous(order):
         if op is Op.NE:
             return everything
-        op = _CLOSED.get(op, op) if found.key else op
+        op = _CLOSED.get(op, op) if place.key else op
     limits = _INTEGRAL if order.integral else _TEXTUAL
-    return replace(everything, **limits[op](found))
+    return replace(everything, **limits[op](place))
 
 
 def _list_items(order: Ordering, values: pa.Array, *, negated: bool) -> Domain | None:
@@ -171,10 +171,10 @@ def _ambiguous(order: Ordering) -> frozenset[Key]:
 def _keys(order: Ordering, values: pa.Array) -> frozenset[Key] | None:
     if values.type == order.kind:
         return frozenset(order.keys(values))
-    found = [locate(value, order) for value in values]
-    if None in found:
+    places = [locate(value, order) for value in values]
+    if None in places:
         return None
-    return frozenset(place.key for place in found if place is not None and place.exact)
+    return frozenset(place.key for place in places if place is not None and place.exact)
 
 
 def _prefix(order: Ordering, prefix: str) -> Domain | None:
@@ -233,8 +233,8 @@ class Stated:
             case Constant():
                 return cls(leaf, why="it holds for every row")
         source = schema.source_ids.get(leaf.term.path)
-        found = constraint(leaf, schema)
-        return cls(leaf, source, why=found) if isinstance(found, str) else cls(leaf, source, found)
+        constrained = constraint(leaf, schema)
+        return cls(leaf, source, why=constrained) if isinstance(constrained, str) else cls(leaf, source, constrained)
 
     @property
     def says(self) -> tuple[int | None, Aspect | None, str]:
@@ -285,11 +285,11 @@ class Conjunct:
     @classmethod
     def of(cls, predicate: Predicate, schema: NamespaceSchema) -> Conjunct:
         """Expand and resolve one conjunct."""
-        found = branches(simplify(predicate))
-        if found is None:
+        alternatives = branches(simplify(predicate))
+        if alternatives is None:
             return cls(predicate, str(predicate), None)
-        stated = {id(leaf): Stated.of(leaf, schema) for branch in found for leaf in branch}
-        return cls(predicate, str(predicate), [tuple(stated[id(leaf)] for leaf in branch) for branch in found])
+        stated = {id(leaf): Stated.of(leaf, schema) for branch in alternatives for leaf in branch}
+        return cls(predicate, str(predicate), [tuple(stated[id(leaf)] for leaf in branch) for branch in alternatives])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -144,13 +144,13 @@ class Tables:
     @cached_property
     def fields(self) -> dict[Dimension, PartitionField]:
         """The partition fields of keys alone, by what they are."""
-        found: dict[Dimension, PartitionField] = {}
+        by_dimension: dict[Dimension, PartitionField] = {}
         for partition_field in self.version.spec.fields:
             if obstacle(partition_field, self.side) is None:
                 for dimension in _dimensions(partition_field, self.side.keys):
                     if self.side.holds(dimension):
-                        found.setdefault(dimension, partition_field)
-        return found
+                        by_dimension.setdefault(dimension, partition_field)
+        return by_dimension
 
     @cached_property
     def identities(self) -> dict[int, PartitionField]:

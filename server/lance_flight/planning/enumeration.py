@@ -136,8 +136,8 @@ class Expressions:
         """Return the values at the points noted as `number`, or why there are none."""
         if wanted.field_id not in self._answers:
             self._answers[wanted.field_id] = self._compute(*self._asked[wanted.field_id])
-        found = self._answers[wanted.field_id]
-        return found if isinstance(found, str) else found[number]
+        answer = self._answers[wanted.field_id]
+        return answer if isinstance(answer, str) else answer[number]
 
     def _compute(self, wanted: PartitionField, batches: list[list[pa.Array]]) -> list[pa.Array] | str:
         if self.evaluate is None:
@@ -163,10 +163,12 @@ def rows_of(columns: Sequence[tuple[DictionaryColumn, pa.Array]]) -> Mask:
     codes = [coded.find(points) for coded, points in columns]
     if len(codes) == 1:
         return columns[0][0].among(codes[0])
-    known = np.logical_and.reduce([found >= 0 for found in codes])
-    tuples = np.unique(np.stack([found[known] for found in codes]), axis=1)
-    rows = np.logical_and.reduce([coded.among(found) for (coded, _), found in zip(columns, tuples, strict=True)])
-    if prod(len(np.unique(found)) for found in tuples) == tuples.shape[1]:
+    known = np.logical_and.reduce([all_codes >= 0 for all_codes in codes])
+    tuples = np.unique(np.stack([all_codes[known] for all_codes in codes]), axis=1)
+    rows = np.logical_and.reduce(
+        [coded.among(all_codes) for (coded, _), all_codes in zip(columns, tuples, strict=True)]
+    )
+    if prod(len(np.unique(all_codes)) for all_codes in tuples) == tuples.shape[1]:
         return rows  # type: ignore[no-any-return]
     return _exactly(rows, [coded for coded, _ in columns], tuples)
 
@@ -210,10 +212,10 @@ class ComputedConditions:
         expression = replace_parts(asked, lambda part: _column_of(part, fields))
         used: dict[Column, tuple[PartitionField, pa.DataType]] = {}
         for column in columns_of_expression(expression):
-            found = self._field(column, fields, version)
-            if found is None:
+            field = self._field(column, fields, version)
+            if field is None:
                 return f"v{version.spec.id} has no partition field that keeps {column}"
-            used[column] = found
+            used[column] = field
         if self.evaluate is None or not used:
             return condition.why
         try:
@@ -262,8 +264,8 @@ class ComputedConditions:
         ]
         names = {column: f"col{place}" for place, column in enumerate(used)}
         values = evaluate(expression_sql(expression, names), columns, pa.bool_())
-        found: Mask = np.equal(values.to_numpy(zero_copy_only=False), np.bool_(1))
-        return found.take(places.reshape(-1))
+        truths: Mask = np.equal(values.to_numpy(zero_copy_only=False), np.bool_(1))
+        return truths.take(places.reshape(-1))
 
 
 def _with_null(values: pa.Array) -> pa.Array:

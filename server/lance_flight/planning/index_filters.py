@@ -79,8 +79,8 @@ def index_filter(
     """
     if not lookups:
         return None
-    found = _Lookups(lookups, columns).all_of(conjuncts(predicate))
-    return found if found is not None and found.leaves <= MOST_LEAVES else None
+    filters = _Lookups(lookups, columns).all_of(conjuncts(predicate))
+    return filters if filters is not None and filters.leaves <= MOST_LEAVES else None
 
 
 def lance_condition(predicate: Predicate) -> str | None:
@@ -109,9 +109,9 @@ class _Lookups:
                 case And(parts):
                     return self.all_of(parts)
                 case Or(parts):
-                    found = [self.of(part) for part in parts]
-                    known = [each for each in found if each is not None]
-                    return _join(" OR ", known) if len(known) == len(found) else None
+                    filters = [self.of(part) for part in parts]
+                    known = [each for each in filters if each is not None]
+                    return _join(" OR ", known) if len(known) == len(filters) else None
                 case Compare(Column(name, ()), op, value) if value.is_valid and op is not Op.NE:
                     return self._looked_up(name, Lookup.VALUE if op is Op.EQ else Lookup.RANGE, predicate)
                 case In(Column(name, ()), values, False) if len(values) > values.null_count:
@@ -291,8 +291,8 @@ def _name(name: str) -> str:
 def _literals(values: pa.Array) -> Iterable[str]:
     # Thousands of scalars take a while to make.
     if types.is_integer(values.type) and not types.is_uint64(values.type):
-        found = values.to_pylist()
-        return map(str, found) if min(found) in _LANCE_INTEGERS else map(_literal, values)
+        values_of_list = values.to_pylist()
+        return map(str, values_of_list) if min(values_of_list) in _LANCE_INTEGERS else map(_literal, values)
     return map(_literal, values)
 
 

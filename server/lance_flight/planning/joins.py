@@ -146,11 +146,11 @@ def match(sides: Sequence[Side], evaluate: Evaluate | None, *, inner: bool) -> G
     tables = [Tables.of(side) for side in sides]
     if not any(tables) or (inner and not all(tables)):
         return Groups((), ())
-    found = _match_groups(sides, tables, evaluate, inner=inner)
-    if isinstance(found, Groups) or not inner or len(sides) == 1 or all(len(some) == 1 for some in tables):
-        return found
+    groups = _match_groups(sides, tables, evaluate, inner=inner)
+    if isinstance(groups, Groups) or not inner or len(sides) == 1 or all(len(some) == 1 for some in tables):
+        return groups
     if prod(map(len, tables)) > MAX_PAIRS:
-        return NotCopartitioned(f"{found.why}; and their versions make more than {MAX_PAIRS} combinations")
+        return NotCopartitioned(f"{groups.why}; and their versions make more than {MAX_PAIRS} combinations")
     return _by_version(sides, tables, evaluate)
 
 
@@ -173,11 +173,11 @@ def _by_version(
     by: list[str] = []
     groups: list[Group] = []
     for some in product(*tables):
-        found = _match_groups(sides, [[side] for side in some], evaluate, inner=True)
-        if isinstance(found, NotCopartitioned):
-            return found
-        by.append(f"{' with '.join(side.label for side in some)}: {', '.join(found.by)}")
-        groups += found.groups
+        matched = _match_groups(sides, [[side] for side in some], evaluate, inner=True)
+        if isinstance(matched, NotCopartitioned):
+            return matched
+        by.append(f"{' with '.join(side.label for side in some)}: {', '.join(matched.by)}")
+        groups += matched.groups
     return Groups(tuple(by), tuple(groups))
 
 
@@ -185,9 +185,11 @@ def _match_groups(
     sides: Sequence[Side], tables: Sequence[Sequence[Tables]], evaluate: Evaluate | None, *, inner: bool
 ) -> Groups | NotCopartitioned:
     every = [side for some in tables for side in some]
-    found = common(every)
-    unsure = {dimension: why for dimension in found if (why := _why_unsure(dimension, sides[0], evaluate)) is not None}
-    sure = {dimension: kind for dimension, kind in found.items() if dimension not in unsure}
+    dimensions = common(every)
+    unsure = {
+        dimension: why for dimension in dimensions if (why := _why_unsure(dimension, sides[0], evaluate)) is not None
+    }
+    sure = {dimension: kind for dimension, kind in dimensions.items() if dimension not in unsure}
     columns, failures = columns_of(sure, every, evaluate)
     failures = [*failures, *unsure.values()]
     if not columns:
@@ -239,14 +241,14 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
         return NotCopartitioned(why)
     if not tables:
         return Groups((), ())
-    found = common(tables)
-    if not found:
+    dimensions = common(tables)
+    if not dimensions:
         return NotCopartitioned(why_apart(tables))
-    run = _ascending([*found], side.key_type(0))
+    run = _ascending([*dimensions], side.key_type(0))
     if not run:
-        shown = ", ".join(dimension.show(side) for dimension in found)
+        shown = ", ".join(dimension.show(side) for dimension in dimensions)
         return NotCopartitioned(f"{shown} of {side.name} does not follow the order of {_name(side)}")
-    columns, failures = columns_of({dimension: found[dimension] for dimension in run}, tables, None)
+    columns, failures = columns_of({dimension: dimensions[dimension] for dimension in run}, tables, None)
     if failures:
         return NotCopartitioned("; ".join(failures))
     groups = group_tables([side], [tables], [*columns.values()], np.ones(sum(map(len, tables)), np.bool_))
@@ -258,12 +260,12 @@ def in_order(side: Side, *, descending: bool, nulls_first: bool) -> Groups | Not
     )
 
 
-def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
+def _ascending(dimensions: Sequence[Dimension], kind: DataType) -> list[Dimension]:
     """Return the finest dimensions that, taken together, never fall while a key of this type rises."""
-    same = [dimension for dimension in found if dimension.rule.keeps_value]
+    same = [dimension for dimension in dimensions if dimension.rule.keeps_value]
     if same:
         return same[:1]
-    by_part = {dimension.rule.date_part: dimension for dimension in found}
+    by_part = {dimension.rule.date_part: dimension for dimension in dimensions}
     run = []
     zone = zone_of(kind)
     for part, seconds in UNITS.items():
@@ -271,7 +273,7 @@ def _ascending(found: Sequence[Dimension], kind: DataType) -> list[Dimension]:
         if part not in by_part or zone is None or not zone.keeps_order(seconds):
             break
         run.append(by_part[part])
-    return run or [dimension for dimension in found if dimension.rule.monotonic][:1]
+    return run or [dimension for dimension in dimensions if dimension.rule.monotonic][:1]
 
 
 def _why_unordered(side: Side) -> str | None:

@@ -103,16 +103,18 @@ class Match:
 
     def _meets_nan(self, partition_field: PartitionField) -> bool:
         domains = [self.sources.domains[number] for number in partition_field.source_ids]
-        found = isinstance(partition_field.rule, Expression) and any(d.order.is_float and d.holds_nan for d in domains)
-        if found:
+        has_nan = isinstance(partition_field.rule, Expression) and any(
+            d.order.is_float and d.holds_nan for d in domains
+        )
+        if has_nan:
             self.obstacles.append((partition_field, "an expression may tell one NaN from another"))
-        return found
+        return has_nan
 
     def _lists(self) -> dict[int, Candidates]:
         """List candidates of each source column that has few, or whose identity another field of the group keeps."""
         known = self.component.sources & self.sources.domains.keys()
-        found = {number: self.sources.candidates(number) for number in known}
-        lists = {number: some for number, some in found.items() if some is not None}
+        candidates = {number: self.sources.candidates(number) for number in known}
+        lists = {number: some for number, some in candidates.items() if some is not None}
         given = lists.keys() & self.sources.constrained
         identities = {
             partition_field.source_ids[0]: partition_field

@@ -69,8 +69,8 @@ class DictionaryColumn:
         stored = self.values.cast(wanted.type)
         present = np.flatnonzero(pc.is_in(stored, value_set=wanted.drop_null()).to_numpy(zero_copy_only=False))
         places = pc.index_in(wanted, value_set=stored.take(pa.array(present)))
-        found = places.fill_null(-1).to_numpy()
-        codes = np.where(found < 0, -1, np.append(present, -1)[found])
+        places_of = places.fill_null(-1).to_numpy()
+        codes = np.where(places_of < 0, -1, np.append(present, -1)[places_of])
         return np.where(wanted.is_null().to_numpy(zero_copy_only=False), self.null, codes)
 
     @cached_property
@@ -166,11 +166,11 @@ class Partitions:
             starts.append({fields: sum(map(len, having[fields])) for fields in components(version.spec)})
             for fields in starts[-1]:
                 having[fields].append(version)
-        found = {fields: Component(fields, tuple(some)) for fields, some in having.items()}
+        by_fields = {fields: Component(fields, tuple(some)) for fields, some in having.items()}
         return cls(
             tuple(versions),
             tuple(
-                tuple(Part(found[fields], slice(start, start + len(version))) for fields, start in mine.items())
+                tuple(Part(by_fields[fields], slice(start, start + len(version))) for fields, start in mine.items())
                 for version, mine in zip(versions, starts, strict=True)
             ),
         )

@@ -108,9 +108,9 @@ class Comparison:
 
     def all_on(self, expression: ScalarExpression, *sides: tuple[Op, pa.Scalar]) -> Predicate | None:
         """Return what several comparisons say together; None where one is not known."""
-        found = [self.by(op, value).on(expression) for op, value in sides]
-        known = [predicate for predicate in found if predicate is not None]
-        return all_of(known) if len(known) == len(found) else None
+        predicates = [self.by(op, value).on(expression) for op, value in sides]
+        known = [predicate for predicate in predicates if predicate is not None]
+        return all_of(known) if len(known) == len(predicates) else None
 
 
 _Inverse: TypeAlias = Callable[[int, int], tuple[int, int]]
@@ -151,14 +151,14 @@ def _wrap(inner: ScalarExpression, amount: pa.Scalar, comparison: Comparison, in
     if low > high:
         return comparison.by(Op.LT, pa.scalar(order.smallest, kind)).on(inner)
     ranges = _wrapped_around(*inverse(low, high), order)
-    found = [
+    predicates = [
         comparison.all_on(inner, (Op.GE, pa.scalar(first, kind)), (Op.LE, pa.scalar(last, kind)))
         if first < last
         else comparison.by(Op.EQ, pa.scalar(first, kind)).on(inner)
         for first, last in ranges
     ]
-    known = [predicate for predicate in found if predicate is not None]
-    return any_of(known) if len(known) == len(found) else None
+    known = [predicate for predicate in predicates if predicate is not None]
+    return any_of(known) if len(known) == len(predicates) else None
 
 
 def _sums(comparison: Comparison, order: Ordering) -> tuple[int, int]:
@@ -209,11 +209,11 @@ def of_truncated(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     if zone is None:
         return None
     if zone is UTC:
-        found = _calendar_bin(value.value, name, ticks)
-        return None if found is None else _of_bin(moment, found, comparison)
+        bin_of = _calendar_bin(value.value, name, ticks)
+        return None if bin_of is None else _of_bin(moment, bin_of, comparison)
     local, _ = zone.local_bounds(value.value // ticks, value.value // ticks)
-    found = _calendar_bin(local, name, 1)
-    return None if found is None else _of_local_bin(call, moment, found, comparison)
+    bin_of = _calendar_bin(local, name, 1)
+    return None if bin_of is None else _of_local_bin(call, moment, bin_of, comparison)
 
 
 def of_date(call: ScalarCall, comparison: Comparison) -> Predicate | None:
@@ -226,8 +226,8 @@ def of_date(call: ScalarCall, comparison: Comparison) -> Predicate | None:
         return _of_local_bin(call, moment, _Bin(value.value * _DAY, (value.value + 1) * _DAY), comparison)
     ticks = TICKS[kind.unit] * _DAY
     start = _moment(value.value * ticks, kind)
-    found = _Bin(value.value * ticks, (value.value + 1) * ticks)
-    return None if start is None else _of_bin(moment, found, comparison.by(comparison.op, start))
+    bin_of = _Bin(value.value * ticks, (value.value + 1) * ticks)
+    return None if start is None else _of_bin(moment, bin_of, comparison.by(comparison.op, start))
 
 
 def of_binned(call: ScalarCall, comparison: Comparison) -> Predicate | None:
@@ -365,13 +365,13 @@ def _moment(ticks: int, kind: pa.DataType) -> pa.Scalar | None:
     return pa.scalar(ticks, pa.int64()).cast(kind) if limits.smallest <= ticks <= limits.largest else None
 
 
-def _of_bin(moment: ScalarExpression, found: _Bin, comparison: Comparison) -> Predicate | None:
+def _of_bin(moment: ScalarExpression, bin_of: _Bin, comparison: Comparison) -> Predicate | None:
     """Return what a comparison of the start of a moment's bin says of the moment; its literal lies in the bin `found`."""
     kind = comparison.value.type
-    start, end = _moment(found.start, kind), _moment(found.end, kind)
+    start, end = _moment(bin_of.start, kind), _moment(bin_of.end, kind)
     if start is None or end is None:
         return None
-    first = start if found.start == comparison.value.value else end
+    first = start if bin_of.start == comparison.value.value else end
     match comparison.op:
         case Op.LT | Op.GE:
             return comparison.by(comparison.op, first).on(moment)
@@ -383,7 +383,7 @@ def _of_bin(moment: ScalarExpression, found: _Bin, comparison: Comparison) -> Pr
     return equal if equal is None or comparison.op is Op.EQ else negate(equal)
 
 
-def _of_local_bin(call: ScalarCall, moment: ScalarExpression, found: _Bin, comparison: Comparison) -> Predicate | None:
+def _of_local_bin(call: ScalarCall, moment: ScalarExpression, bin_of: _Bin, comparison: Comparison) -> Predicate | None:
     """Return the comparison, and the instants that it leaves, given the bin of its literal in seconds of local time.
 
     Local time does not rise with the instants everywhere, since clocks are set back: there are further instants among them.
@@ -392,8 +392,8 @@ def _of_local_bin(call: ScalarCall, moment: ScalarExpression, found: _Bin, compa
     zone = None if kind is None else zone_of(kind)
     if kind is None or zone is None or op is Op.NE:
         return None
-    low = -_FARTHEST if op in {Op.LT, Op.LE} else found.start
-    high = _FARTHEST if op in {Op.GT, Op.GE} else found.end - 1
+    low = -_FARTHEST if op in {Op.LT, Op.LE} else bin_of.start
+    high = _FARTHEST if op in {Op.GT, Op.GE} else bin_of.end - 1
     first, last = zone.instants(low, high)
     limits = [(Op.GE, _moment(first * TICKS[kind.unit], kind)), (Op.LT, _moment((last + 1) * TICKS[kind.unit], kind))]
     inside = comparison.all_on(moment, *((side, limit) for side, limit in limits if limit is not None))
@@ -412,10 +412,10 @@ def with_preimages(predicate: Predicate, schema: NamespaceSchema) -> Predicate:
         case Or(parts):
             return any_of(with_preimages(part, schema) for part in parts)
         case ComputedCondition(expression=ScalarCall() as call, negated=negated):
-            found = _condition(call, ExpressionTypes(schema))
-            if found is None:
+            condition = _condition(call, ExpressionTypes(schema))
+            if condition is None:
                 return predicate
-            inverted = negate(found) if negated else found
+            inverted = negate(condition) if negated else condition
             return all_of([inverted, predicate]) if predicate.uses_stored else inverted
     return predicate
 
@@ -427,12 +427,12 @@ def _condition(call: ScalarCall, kinds: ExpressionTypes) -> Predicate | None:
         case ScalarCall(function, (pa.Scalar() as value, expression)) if function in COMPARISONS:
             return _compare(expression, Comparison(Op(function).flipped, value, kinds, _compare))
         case ScalarCall("in", (expression, *values)) if len(values) <= MAX_BRANCHES:
-            found = [
+            predicates = [
                 _compare(expression, Comparison(Op.EQ, column, kinds, _compare))
                 for column in values
                 if isinstance(column, pa.Scalar) and column.is_valid
             ]
-            known = [predicate for predicate in found if predicate is not None]
+            known = [predicate for predicate in predicates if predicate is not None]
             return any_of(known) if len(known) == len(values) else None
         case ScalarCall("like", (Column() as text, pa.Scalar() as pattern)) if prefix := _prefix_of(pattern.as_py()):
             return all_of([StartsWith(text, prefix), ComputedCondition.of(call)])
@@ -487,7 +487,7 @@ def _of_cast(call: ScalarCall, comparison: Comparison) -> Predicate | None:
 def _of_case(call: ScalarCall, comparison: Comparison) -> Predicate | None:
     """Return what is said by the results of a CASE whose conditions are of NULL or not, as COALESCE is one."""
     *branches, otherwise = call.arguments
-    found: list[Predicate | None] = []
+    branches_of: list[Predicate | None] = []
     before: list[Predicate] = []
     for when, then in zip(branches[::2], branches[1::2], strict=True):
         match when:
@@ -495,13 +495,13 @@ def _of_case(call: ScalarCall, comparison: Comparison) -> Predicate | None:
                 condition = IsNull(column, negated=function == "is not null")
             case _:
                 return None
-        found.append(comparison.on(then))
-        found[-1] = None if found[-1] is None else all_of([*before, condition, found[-1]])
+        branches_of.append(comparison.on(then))
+        branches_of[-1] = None if branches_of[-1] is None else all_of([*before, condition, branches_of[-1]])
         before.append(negate(condition))
     last = comparison.on(otherwise)
-    found.append(None if last is None else all_of([*before, last]))
-    known = [predicate for predicate in found if predicate is not None]
-    return any_of(known) if len(known) == len(found) else None
+    branches_of.append(None if last is None else all_of([*before, last]))
+    known = [predicate for predicate in branches_of if predicate is not None]
+    return any_of(known) if len(known) == len(branches_of) else None
 
 
 def _of_prefix(call: ScalarCall, comparison: Comparison) -> Predicate | None:

@@ -184,9 +184,9 @@ class _Version:
     rows: Mask
     account: PruningReport
 
-    def left(self, alternative: Disjunct, found: Mapping[Component, MatchResult]) -> Mask:
+    def left(self, alternative: Disjunct, results: Mapping[Component, MatchResult]) -> Mask:
         """Return the rows that one alternative leaves."""
-        mine = [(found[part.component], part.rows) for part in self.parts if part.component in found]
+        mine = [(results[part.component], part.rows) for part in self.parts if part.component in results]
         computed = {
             stated: self.conditions.rows(stated.leaf, self.partitions)
             for stated in alternative.leaves
@@ -227,8 +227,8 @@ def _keep_any_of(group: Sequence[tuple[Disjunct, Mapping[Component, Match]]], ve
     """Keep what some alternative of a group leaves."""
     kept = [np.zeros(len(version.rows), np.bool_) for version in versions]
     for alternative, matches in group:
-        found = {component: match.find() for component, match in matches.items()}
-        kept = [rows | version.left(alternative, found) for rows, version in zip(kept, versions, strict=True)]
+        found_by = {component: match.find() for component, match in matches.items()}
+        kept = [rows | version.left(alternative, found_by) for rows, version in zip(kept, versions, strict=True)]
     for rows, version in zip(kept, versions, strict=True):
         version.rows &= rows
 
@@ -236,7 +236,7 @@ def _keep_any_of(group: Sequence[tuple[Disjunct, Mapping[Component, Match]]], ve
 def _everything(schema: NamespaceSchema, components: Sequence[Component]) -> dict[int, Domain]:
     """Return the domains of the source columns that have an order, by id."""
     sources = frozenset[int]().union(*(component.sources for component in components))
-    kinds = {number: found.field.type for number, found in schema.sources.items() if number in sources}
+    kinds = {number: source.field.type for number, source in schema.sources.items() if number in sources}
     orders = {number: ordering(kind) for number, kind in kinds.items()}
     return {number: Domain.everything(order) for number, order in orders.items() if order is not None}
 

@@ -36,13 +36,13 @@ class PruningReport:
     _not_computed: dict[Stated, str] = field(default_factory=dict)
 
     def add(
-        self, alternative: Disjunct, found: Sequence[MatchResult], computed: Mapping[Stated, Mask | str] = EMPTY
+        self, alternative: Disjunct, results: Sequence[MatchResult], computed: Mapping[Stated, Mask | str] = EMPTY
     ) -> None:
         """Take in what one alternative found in each group of fields, and of its conditions on computed values."""
         if not alternative.possible:
             self._used.update(alternative.leaves)
             return
-        for result in found:
+        for result in results:
             for number, whys in result.why.items():
                 self._obstacles.setdefault(number, []).extend(whys)
         for stated in alternative.leaves:
@@ -50,14 +50,14 @@ class PruningReport:
                 self._add_computed(stated, computed[stated])
                 continue
             keys = {stated.source, stated.says}
-            if stated.domain is not None and any(keys & result.used for result in found):
+            if stated.domain is not None and any(keys & result.used for result in results):
                 self._used.add(stated)
-            if not (stated.holds or (stated.domain is not None and any(keys & result.exact for result in found))):
+            if not (stated.holds or (stated.domain is not None and any(keys & result.exact for result in results))):
                 self._inexact.add(stated)
 
-    def _add_computed(self, stated: Stated, found: Mask | str) -> None:
-        if isinstance(found, str):
-            self._not_computed[stated] = found
+    def _add_computed(self, stated: Stated, truths: Mask | str) -> None:
+        if isinstance(truths, str):
+            self._not_computed[stated] = truths
             self._inexact.add(stated)
         else:
             self._used.add(stated)

@@ -166,33 +166,33 @@ def _protocol(front: Front) -> str:
 
 def _clients(front: Front) -> str:
     """Return the rules for what clients send."""
-    said = (
+    rule = (
         f'set-header {PROXY_HEADER} "{front.secret} %[src]:%[src_port]"'
         if front.secret
         else f"del-header {PROXY_HEADER}"
     )
-    return _RULES.replace("    # who\n", f"    http-request {said}\n")
+    return _RULES.replace("    # who\n", f"    http-request {rule}\n")
 
 
 def _servers(front: Front, replicas: Sequence[Replica]) -> str:
-    found = " resolvers names init-addr libc,none" if front.name_server else ""
+    options = " resolvers names init-addr libc,none" if front.name_server else ""
     if not front.is_blind:
         # The other side of a loopback; what stands in certificates is the address of the whole.
-        found += " ssl verify none alpn h2 no-check-ssl" if front.are_encrypted else " proto h2"
-        found += f" maxconn {MOST_CALLS}"
+        options += " ssl verify none alpn h2 no-check-ssl" if front.are_encrypted else " proto h2"
+        options += f" maxconn {MOST_CALLS}"
     return "".join(
         f"    server replica{replica.number} {replica.host}:{replica.port} check port {replica.health_port}"
-        f" inter 2s downinter 200ms fall 5 rise 1{found}\n"
+        f" inter 2s downinter 200ms fall 5 rise 1{options}\n"
         for replica in replicas
     )
 
 
 def _handshakes(front: Front, replicas: Sequence[Replica]) -> str:
     """Return the backend of Handshakes, each of which holds a thread until its message comes."""
-    found = " resolvers names init-addr libc,none" if front.name_server else ""
-    found += " ssl verify none alpn h2" if front.are_encrypted else " proto h2"
+    options = " resolvers names init-addr libc,none" if front.name_server else ""
+    options += " ssl verify none alpn h2" if front.are_encrypted else " proto h2"
     servers = "".join(
-        f"    server replica{replica.number} {replica.host}:{replica.port} track replicas/replica{replica.number} maxconn {MOST_HANDSHAKES}{found}\n"
+        f"    server replica{replica.number} {replica.host}:{replica.port} track replicas/replica{replica.number} maxconn {MOST_HANDSHAKES}{options}\n"
         for replica in replicas
     )
     return f"\nbackend handshakes\n    balance leastconn\n    timeout server 10s\n{_STICKING}{servers}"
@@ -229,12 +229,12 @@ def _frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
 
 def find_program() -> str:
     """Return the path of HAProxy; `InvalidInput` where it is not installed."""
-    found = shutil.which(PROGRAM, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-    if found is None:
+    program = shutil.which(PROGRAM, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+    if program is None:
         raise InvalidInput(
             f"replicas need {PROGRAM}, which is not installed here; expected it in PATH (Debian: apt install haproxy)"
         )
-    return found
+    return program
 
 
 def run_program(program: str, file: Path, log_handle: int, life: Life) -> int:
@@ -263,10 +263,10 @@ class FrontLog:
         """Log what has come by now."""
         with suppress(BlockingIOError):
             while True:
-                said = self._socket.recv(_LONGEST_LINE).decode("utf-8", "replace").strip()
-                match = _LINE.fullmatch(said)
+                line = self._socket.recv(_LONGEST_LINE).decode("utf-8", "replace").strip()
+                match = _LINE.fullmatch(line)
                 level, text = (
-                    (match["syslog"] or match["name"], match["said"] or match["warned"]) if match else ("0", said)
+                    (match["syslog"] or match["name"], match["said"] or match["warned"]) if match else ("0", line)
                 )
                 if match and match["said"] in self._warned:
                     self._warned.remove(text)

@@ -150,8 +150,8 @@ def _write_stacks(number: int, frame: FrameType | None) -> None:
     Not by `faulthandler`: it goes through the list of threads while gRPC adds to it and takes from it.
     """
     here = threading.get_ident()
-    found = sorted(sys._current_frames().items(), key=lambda pair: pair[0] == here)  # noqa: SLF001 - there is no other way
-    for thread, top in found:
+    stacks = sorted(sys._current_frames().items(), key=lambda pair: pair[0] == here)  # noqa: SLF001 - there is no other way
+    for thread, top in stacks:
         lines = [f"Thread {thread:#x} (most recent call first):"]
         for inner, line in traceback.walk_stack(top):
             lines.append(f'  File "{inner.f_code.co_filename}", line {line} in {inner.f_code.co_name}')

@@ -204,8 +204,8 @@ def _resources(service: Service, disk_space: Callable[[int, int], object]) -> di
     for name, place in places.items():
         # A directory may be gone: the root is told about by itself.
         with suppress(OSError):
-            found = shutil.disk_usage(place)
-            disks[name] = disk_space(found.total, found.free)
+            usage = shutil.disk_usage(place)
+            disks[name] = disk_space(usage.total, usage.free)
     return {
         "disks": disks,
         "spilled": 0 if spill_directory is None else _bytes_below(Path(spill_directory)),

@@ -55,15 +55,15 @@ class Reloader:
         may_have_changed = self._file is not None and self._file.may_have_changed()
         if not is_asked and not may_have_changed:
             return False
-        found = self._read_configuration()
-        if found == self._last and not is_asked:
+        configuration = self._read_configuration()
+        if configuration == self._last and not is_asked:
             return False
-        self._last = found
-        if isinstance(found, str):
-            log.error("the configuration is not valid, and the settings stay as they are: %s", found)
+        self._last = configuration
+        if isinstance(configuration, str):
+            log.error("the configuration is not valid, and the settings stay as they are: %s", configuration)
             return False
-        running, self.settings = self.settings, dataclasses.replace(self.settings, **reloadable_values(found))
-        _report(running, found)
+        running, self.settings = self.settings, dataclasses.replace(self.settings, **reloadable_values(configuration))
+        _report(running, configuration)
         logs.reconfigure(self.settings.log_level, logs.LogFormat(self.settings.log_format.lower()))
         return self.settings != running
 
@@ -79,11 +79,11 @@ class Reloader:
             return f"{type(exc).__name__}: {exc}"
 
 
-def _report(running: ServerConfig, found: ServerConfig) -> None:
+def _report(running: ServerConfig, configuration: ServerConfig) -> None:
     """Log each setting that has changed, and what becomes of it."""
-    changed = [field for field in settings() if getattr(running, field.name) != getattr(found, field.name)]
+    changed = [field for field in settings() if getattr(running, field.name) != getattr(configuration, field.name)]
     for setting in changed:
-        before, after = (_show(setting, getattr(config, setting.name)) for config in (running, found))
+        before, after = (_show(setting, getattr(config, setting.name)) for config in (running, configuration))
         if is_reloadable(setting):
             log.info("setting %s is %s now, and was %s", setting.name, after, before)
         else:

@@ -215,9 +215,9 @@ def _metrics_address(settings: ServerConfig, number: int) -> str:
     return f"{bracket_host(settings.admin_host)}:{port}"
 
 
-def _tend(said: FrontLog, control: Path, certificate: _Certificate | None) -> None:
+def _tend(log: FrontLog, control: Path, certificate: _Certificate | None) -> None:
     """Log what HAProxy has said, and have it show the newest certificate."""
-    said.write()
+    log.write()
     if certificate is not None:
         certificate.renew(control)
 

@@ -189,22 +189,22 @@ class Supervisor:
         moments += [self._tend_at] if any(child.spec.tend for child in self._children) else []
         seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
         channels = {child.channel: child for child in self._children if child.channel is not None}
-        found, _, _ = select.select([*channels, self._woken], [], [], seconds)
-        if self._woken in found:
+        readable, _, _ = select.select([*channels, self._woken], [], [], seconds)
+        if self._woken in readable:
             os.read(self._woken, 4096)
         for channel, child in channels.items():
-            if channel in found:
-                said = os.read(channel, 4096)
-                if said:
-                    self._note(child, said)
+            if channel in readable:
+                content = os.read(channel, 4096)
+                if content:
+                    self._note(child, content)
                 else:
                     self._reap(child)
             elif child.pid and child.wakes_at is not None and child.wakes_at <= time.monotonic():
                 self._look_after(child)
 
-    def _note(self, child: Child, said: bytes) -> None:
+    def _note(self, child: Child, content: bytes) -> None:
         """Keep the ports that a child reports, for its successor, and count it as ready, unless it is about to end."""
-        for pair in said.decode().split():
+        for pair in content.decode().split():
             name, _, port = pair.partition("=")
             child.ports[name] = int(port)
         child.silent = 0

@@ -94,9 +94,11 @@ def _describe_more(session: ShellSession, arguments: Sequence[str]) -> None:
     if not arguments:
         _show(session, _TABLES)
         return
-    found = [execute(session.connection, f"{words} {arguments[0]}").rows for words in ("DESCRIBE", "SHOW CREATE TABLE")]
+    results = [
+        execute(session.connection, f"{words} {arguments[0]}").rows for words in ("DESCRIBE", "SHOW CREATE TABLE")
+    ]
     session.show(
-        "\n\n".join(document(rows) if is_document(rows.schema) else align_table(rows) for rows in found if rows)
+        "\n\n".join(document(rows) if is_document(rows.schema) else align_table(rows) for rows in results if rows)
     )
 
 

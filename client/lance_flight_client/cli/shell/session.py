@@ -26,14 +26,14 @@ from lance_flight_client.terminal import ERASED, draw, printable
 
 def take_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
     """Return the first rows of a result, and whether there are more; no further batch is asked for."""
-    found: list[pa.RecordBatch] = []
+    taken: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
-        found.append(batch)
+        taken.append(batch)
         count += batch.num_rows
         if limit is not None and count > limit:
             break
-    rows = pa.Table.from_batches(found, schema)
+    rows = pa.Table.from_batches(taken, schema)
     return (rows, False) if limit is None or count <= limit else (rows.slice(0, limit), True)
 
 
@@ -191,8 +191,8 @@ class ShellSession:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
         with self.server.naming(self.forget):
-            found = execute(self.connection, sql).rows
-        return [] if found is None else list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+            rows = execute(self.connection, sql).rows
+        return [] if rows is None else list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def forget(self) -> None:
         """Forget a connection that the server no longer answers, so that the next statement makes another."""

@@ -41,10 +41,10 @@ class SavedFile:
 
     def to_json(self) -> dict[str, Any]:
         """Return the line of this file."""
-        found = asdict(self)
+        document = asdict(self)
         if self.backup is None:
-            del found["backup"]
-        return found
+            del document["backup"]
+        return document
 
     @classmethod
     def from_json(cls, line: Any) -> Self:
@@ -151,7 +151,7 @@ class BackupManifest:
             BACKUP.check(header[FORMAT_KEY], f"backup {name!r}")
             if end["sha256"] != hashlib.sha256(before).hexdigest() or end["files"] != len(files):
                 raise Corrupt(f"the manifest of backup {name!r} was altered: its checksum is another one")
-            found = cls(
+            manifest = cls(
                 id=_text(header["id"]),
                 root=_text(header["root"]),
                 tables=tuple(map(SavedTable.from_json, header["tables"])),
@@ -162,8 +162,8 @@ class BackupManifest:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise Corrupt(f"the manifest of backup {name!r} cannot be read: {exc!r}") from exc
-        found.check()
-        return found
+        manifest.check()
+        return manifest
 
     def check(self) -> None:
         """Raise `Corrupt` unless every file belongs to a table or is a view, and no path is there twice or inside another one."""

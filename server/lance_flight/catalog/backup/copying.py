@@ -127,12 +127,12 @@ class Journal:
 
     def read(self) -> dict[str, SavedFile]:
         """Return what earlier runs have copied, by path; a batch that cannot be read counts as not there."""
-        found: dict[str, SavedFile] = {}
+        files: dict[str, SavedFile] = {}
         for name in self._names():
             with suppress(Corrupt, ValueError):
                 lines = self.place.read(name).splitlines()
-                found |= {file.path: file for file in map(SavedFile.from_json, map(json.loads, lines))}
-        return found
+                files |= {file.path: file for file in map(SavedFile.from_json, map(json.loads, lines))}
+        return files
 
     def add(self, file: SavedFile, *, is_copied: bool = True) -> None:
         """Count a file that is done, and list it unless it was listed or is in another place (`is_copied` False)."""

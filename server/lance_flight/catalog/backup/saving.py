@@ -134,11 +134,11 @@ class _TableGuard:
         is_there = self.file.is_there
         if self.place.is_remote:
             try:
-                found = self.place.uncached.open(self.version).get_version()["timestamp"].astimezone(UTC)
+                committed = self.place.uncached.open(self.version).get_version()["timestamp"].astimezone(UTC)
             except (NotFound, Corrupt):
                 is_there = False
             else:
-                is_there = found == self.committed_at
+                is_there = committed == self.committed_at
         if not is_there:
             raise Conflict(f"table {self.name!r} was dropped or renamed while it was backed up; run the backup again")
 
@@ -482,17 +482,17 @@ class _Run:
 
 def _held_earlier(target: Store, since: datetime | None) -> dict[str, SavedFile]:
     """Return the files that whole backups of a target hold that began `since` then, each under the id of that backup; the newest for each path."""
-    found: dict[str, SavedFile] = {}
+    files: dict[str, SavedFile] = {}
     for stored in backups_in(target):
         if since is not None and stored.manifest.created_at < since:
             continue
         there = sizes_below(target.child(stored.manifest.id, FILES))
         for file in stored.manifest.files:
             if file.backup is None and there.get(file.path) == file.size:
-                found[file.path] = SavedFile(
+                files[file.path] = SavedFile(
                     path=file.path, size=file.size, sha256=file.sha256, backup=stored.manifest.id
                 )
-    return found
+    return files
 
 
 def _find_unfinished(target: Store, request: Mapping[str, object]) -> str | None:

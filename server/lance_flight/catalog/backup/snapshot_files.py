@@ -119,7 +119,7 @@ def _pinned_files(root: Store, namespace: Store, table: PartitionTable) -> Snaps
     return snapshot_files
 
 
-def _add_ancestors(found: SnapshotFiles, place: Store, branch: str) -> None:
+def _add_ancestors(files: SnapshotFiles, place: Store, branch: str) -> None:
     """Add what opening a branch reads: its record, and the version of the main branch that it, or its parent, begins at."""
     newest = place.open()
     known = newest.branches.list()
@@ -128,11 +128,11 @@ def _add_ancestors(found: SnapshotFiles, place: Store, branch: str) -> None:
     while at is not None:
         if at not in known:
             raise Corrupt(f"partition table {place.name!r} has no record of its branch {at!r}")
-        found.files[_join(location_of(found.root, place), f"{_BRANCH_REFS}/{at}.json")] = None
+        files.files[_join(location_of(files.root, place), f"{_BRANCH_REFS}/{at}.json")] = None
         version, at = int(known[at]["parent_version"]), known[at]["parent_branch"]
     with suppress(NotFound):
         newest = place.open(version)
-    found.add(version_files(found.root, place, newest))
+    files.add(version_files(files.root, place, newest))
 
 
 def _tracked_files(place: Store, dataset: LanceDataset) -> list[tuple[str, str]]:
@@ -153,23 +153,23 @@ def _tracked_files(place: Store, dataset: LanceDataset) -> list[tuple[str, str]]
 
 def _blob_files(root: Store, files: Iterable[str]) -> dict[str, int | None]:
     """Return the files of blobs beside data files: `data/<name>/*.blob` of `data/<name>.lance`."""
-    found: dict[str, int | None] = {}
+    sizes: dict[str, int | None] = {}
     for path in [path for path in files if path.endswith(".lance") and "/data/" in f"/{path}"]:
         directory = path.removesuffix(".lance")
-        found |= {f"{directory}/{file.path}": file.size for file in root.child(directory).tree()}
-    return found
+        sizes |= {f"{directory}/{file.path}": file.size for file in root.child(directory).tree()}
+    return sizes
 
 
 def _below(root: Store, place: Store, address: str, location: str) -> str:
     """Return the directory below the root that an absolute address means; `Unsupported` outside of the table at `location`."""
-    found = path_of_base(address)
+    path_or_uri = path_of_base(address)
     if root.is_remote:
-        path, top = found.rpartition("://")[2].strip("/"), root.uri.rpartition("://")[2].strip("/")
+        path, top = path_or_uri.rpartition("://")[2].strip("/"), root.uri.rpartition("://")[2].strip("/")
         bucket, _, prefix = top.partition("/")
         path = path if path.startswith(f"{bucket}/") or not prefix else f"{bucket}/{path}"
         relative = path.removeprefix(top).lstrip("/") if f"{path}/".startswith(f"{top}/") else ".."
     else:
-        relative = os.path.relpath(os.path.realpath(found), os.path.realpath(root.uri))
+        relative = os.path.relpath(os.path.realpath(path_or_uri), os.path.realpath(root.uri))
     is_inside = location == HERE or f"{relative}/".startswith(f"{location}/")
     if not is_inside or relative.startswith(".."):
         raise Unsupported(

@@ -134,8 +134,8 @@ class Meeting:
 
     def find(self, is_met: Callable[[str, PartitionChange], bool], problem: str) -> Conflicting | None:
         """Return the conflict of the first partition of the transaction that a condition holds for."""
-        found = next((name for name, part in self.transaction.parts.items() if is_met(name, part)), None)
-        return None if found is None else Conflicting(problem.format(f"partition table {found!r}"), found)
+        offence = next((name for name, part in self.transaction.parts.items() if is_met(name, part)), None)
+        return None if offence is None else Conflicting(problem.format(f"partition table {offence!r}"), offence)
 
     @property
     def has_read(self) -> bool:

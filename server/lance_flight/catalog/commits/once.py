@@ -95,8 +95,8 @@ class CommitToken:
             raise AlreadyCommitted(str(known))
 
     def note_in(self, head: pa.Table) -> pa.Table:
-        said = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_tokens_of(head), self]]
-        return with_note(head, COMMITS, said[-KEPT:])
+        notes = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_tokens_of(head), self]]
+        return with_note(head, COMMITS, notes[-KEPT:])
 
 
 def checked_id(commit_id: str) -> str:
@@ -167,8 +167,10 @@ class StreamBatch:
 
     def note_in(self, head: pa.Table) -> pa.Table:
         others = [batch for batch in _batches_of(head) if batch.stream != self.stream]
-        said = [[batch.stream, batch.batch, batch.query, batch.rows, batch.at.isoformat()] for batch in [*others, self]]
-        return with_note(head, STREAMS, said[-KEPT_STREAMS:])
+        notes = [
+            [batch.stream, batch.batch, batch.query, batch.rows, batch.at.isoformat()] for batch in [*others, self]
+        ]
+        return with_note(head, STREAMS, notes[-KEPT_STREAMS:])
 
 
 def checked_stream(stream: str) -> str:

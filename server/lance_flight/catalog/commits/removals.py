@@ -92,11 +92,11 @@ def _addresses(
     sources = dict.fromkeys(paths[n][0] for f in fields for n in f.source_ids if n in paths)
     columns = [*(schema.plain.field(name) for name in sources), pa.field(ROW_ADDRESS, pa.uint64())]
     scan = Scan(source=schema.plain, schema=pa.schema(columns), ids=schema.ids)
-    found = []
+    addresses = []
     for batch in scan.read([lambda: [source_of(root, snapshot, table)]]):
         values = partition_values(pa.Table.from_batches([batch]), fields, paths, evaluate)
-        found.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
+        addresses.append(batch.column(ROW_ADDRESS).to_numpy()[match(values, wanted) >= 0])
+    return np.concatenate(addresses) if addresses else np.empty(0, np.uint64)
 
 
 def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, np.ndarray]) -> list[TableUpdate]:
@@ -129,8 +129,8 @@ def replace_rows(
     for edit in written:
         edit.replaces = True
     wanted = concatenate_tables([edit.values for edit in written])
-    found = held(root, snapshot, wanted, evaluate)
-    return [*all_removed(root, snapshot, found.whole), *rows_removed(root, snapshot, found.partly)]
+    held_rows = held(root, snapshot, wanted, evaluate)
+    return [*all_removed(root, snapshot, held_rows.whole), *rows_removed(root, snapshot, held_rows.partly)]
 
 
 def drop_rows(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evaluate) -> list[TableUpdate]:
@@ -138,10 +138,10 @@ def drop_rows(root: Store, snapshot: Snapshot, values: pa.Table, evaluate: Evalu
 
     Tables that hold no others go away; from those of other specs that do, the rows are taken.
     """
-    found = held(root, snapshot, values, evaluate)
-    emptied = [table for table, gone in found.partly.items() if len(gone) == _count(root, table)]
-    partly = {table: gone for table, gone in found.partly.items() if table not in emptied}
-    drops = [table_dropped(root, snapshot, table) for table in (*found.whole, *emptied)]
+    held_rows = held(root, snapshot, values, evaluate)
+    emptied = [table for table, gone in held_rows.partly.items() if len(gone) == _count(root, table)]
+    partly = {table: gone for table, gone in held_rows.partly.items() if table not in emptied}
+    drops = [table_dropped(root, snapshot, table) for table in (*held_rows.whole, *emptied)]
     return [*drops, *rows_removed(root, snapshot, partly)]
 
 

@@ -60,12 +60,12 @@ class Staging:
     def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
         """Stage everything on the pins of `snapshot` and return the manifest rows that make it visible."""
         targets = [target for target in _targets(group, snapshot) if not any(part.drops for part in target.parts)]
-        said = said_of("; ".join(t.operation for t in group), [t.id for t in group])
+        properties = said_of("; ".join(t.operation for t in group), [t.id for t in group])
         once = [t.once for t in group if t.once is not None]
         if once:
-            said[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
+            properties[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
         checks = [transaction.guard.check for transaction in group]
-        staged = self._stage_all(targets, said, checks, stable_row_ids=snapshot.has_stable_row_ids)
+        staged = self._stage_all(targets, properties, checks, stable_row_ids=snapshot.has_stable_row_ids)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
@@ -87,12 +87,12 @@ class Staging:
     def _stage_all(
         self,
         targets: Sequence[_Target],
-        said: Mapping[str, str],
+        metadata: Mapping[str, str],
         checks: Sequence[Callable[[], None]],
         *,
         stable_row_ids: bool,
     ) -> list[Staged]:
-        stage = partial(self._stage, said=said, stable_row_ids=stable_row_ids)
+        stage = partial(self._stage, metadata=metadata, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
             return [stage(targets[0])]
         staged: dict[int, Staged] = {}
@@ -113,8 +113,8 @@ class Staging:
             task.result()
         return [staged[place] for place in range(len(targets))]
 
-    def _stage(self, target: _Target, *, said: Mapping[str, str], stable_row_ids: bool) -> Staged:
-        """Stage a version with the changes of all parts on the table's newest pin; a plain one stores `said` in the version."""
+    def _stage(self, target: _Target, *, metadata: Mapping[str, str], stable_row_ids: bool) -> Staged:
+        """Stage a version with the changes of all parts on the table's newest pin; a plain one stores `metadata` in the version."""
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
         base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
@@ -148,7 +148,7 @@ class Staging:
                     create = partial(partitions.create, store, head.added.schema, files, stable_row_ids=stable_row_ids)
                     pin = until_answered(create)
                 else:
-                    stage = partial(partitions.stage, store, pin, operation, said, is_first=NOTES in said)
+                    stage = partial(partitions.stage, store, pin, operation, metadata, is_first=NOTES in metadata)
                     pin = until_answered(stage)
             failpoint("table_staged")
         if pin is None:
@@ -277,9 +277,9 @@ def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Targ
     together: dict[str, list[PartitionChange]] = {}
     for object_id, part in zip(ids, parts, strict=True):
         together.setdefault(object_id, []).append(part)
-    found = snapshot.tables_named(list(together))
+    known_tables = snapshot.tables_named(list(together))
     for object_id, mine in together.items():
-        yield _Target(object_id=object_id, parts=tuple(mine), table=found.get(object_id))
+        yield _Target(object_id=object_id, parts=tuple(mine), table=known_tables.get(object_id))
 
 
 def repin_rows(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:

@@ -387,12 +387,12 @@ class PartitionWriter:
 
     def _numbers(self, values: pa.Table) -> list[int]:
         """Return a number for each of these (distinct) partition values, which is its row in `_known`."""
-        found = match(values, self._known)
-        missing = values.filter(pa.array(found < 0))
-        found[found < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
+        places = match(values, self._known)
+        missing = values.filter(pa.array(places < 0))
+        places[places < 0] = range(self._known.num_rows, self._known.num_rows + missing.num_rows)
         self._known = pa.concat_tables([self._known, missing]).combine_chunks()
-        self._begin(found, values, np.flatnonzero([number not in self._pending for number in found]))
-        return [int(number) for number in found]
+        self._begin(places, values, np.flatnonzero([number not in self._pending for number in places]))
+        return [int(number) for number in places]
 
     def _begin(self, numbers: np.ndarray, values: pa.Table, places: np.ndarray) -> None:
         """Begin with the partitions in some places of `numbers` and `values`, all tables together and all new ones together."""

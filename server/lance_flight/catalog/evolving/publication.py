@@ -101,9 +101,9 @@ class BranchMerge:
 
     def refuse(self, problems: Iterator[str] | Sequence[str]) -> None:
         """Raise `SerializationFailure` if there is a problem."""
-        found = "; ".join(problems)
-        if found:
-            raise SerializationFailure(f"branch {self.ref.name!r} cannot be published: {found}")
+        listed = "; ".join(problems)
+        if listed:
+            raise SerializationFailure(f"branch {self.ref.name!r} cannot be published: {listed}")
 
     @staticmethod
     def _tables_at(side: Snapshot, object_ids: set[str]) -> dict[str, PartitionTable]:
@@ -267,10 +267,10 @@ def _count_where(dataset: LanceDataset, condition: str) -> int:
 
 def _rows(dataset: LanceDataset) -> Rows:
     """Return what tells the rows of a version: each fragment with its number of rows, its deletions and its files."""
-    found = (fragment.metadata for fragment in dataset.get_fragments())
+    fragments = (fragment.metadata for fragment in dataset.get_fragments())
     return frozenset(
         (value.id, value.physical_rows, _deletions(value.deletion_file), frozenset(file.path for file in value.files))
-        for value in found
+        for value in fragments
     )
 
 
@@ -286,10 +286,10 @@ def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
         if field_id(field) is not None and field_id(field) not in known and DEFAULT not in (field.metadata or {})
     ]
     stored = {number for part in dataset.get_fragments() for file in part.metadata.files for number in file.fields}
-    found = numbers_of_columns(dataset) if new else {}
+    numbers = numbers_of_columns(dataset) if new else {}
     # A column that is NULL, and was widened then, is NULL in files of its own.
     return any(
-        not stored.isdisjoint(found[field_id(field)]) and _count_where(dataset, f"`{field.name}` IS NOT NULL")
+        not stored.isdisjoint(numbers[field_id(field)]) and _count_where(dataset, f"`{field.name}` IS NOT NULL")
         for field in new
     )
 

@@ -172,8 +172,8 @@ class NewColumns:
         """Delete the new files."""
         dataset = partitions.open_at(self.table, self.base)
         known = self._earlier_files(dataset)
-        found = {file.path for fragment in result.fragments for file in fragment.files}
-        self.place.remove_files(f"{DATA}/{name}" for name in found - known)
+        paths = {file.path for fragment in result.fragments for file in fragment.files}
+        self.place.remove_files(f"{DATA}/{name}" for name in paths - known)
 
 
 def _rename(target: pa.Field) -> pa.Field:
@@ -302,8 +302,8 @@ class _Table:
         if not self.step.after.is_numbered_by_lance:
             return self.target
         kept = {key: value for key, value in (self.dataset.schema.metadata or {}).items() if key != COMMENT}
-        said = {} if self.step.after.comment is None else {COMMENT: self.step.after.comment.encode()}
-        return pa.schema([without_ids(field) for field in self.target], kept | said or None)
+        metadata = {} if self.step.after.comment is None else {COMMENT: self.step.after.comment.encode()}
+        return pa.schema([without_ids(field) for field in self.target], kept | metadata or None)
 
     @property
     def numbers(self) -> dict[Key, int]:
@@ -327,8 +327,8 @@ def new_columns(
 ) -> list[NewColumns]:
     """Return the values to write for a new schema beside what is `written`, in pieces of about `ROWS_PER_PIECE` rows."""
     store = root.child(table.location)
-    found = _Table.at(store, base, step, table.identity)
-    fresh = tuple(found.fresh)
+    staged_table = _Table.at(store, base, step, table.identity)
+    fresh = tuple(staged_table.fresh)
     if not fresh:
         return []
     place = root.child(partitions.place_of_files(table.location, base))
@@ -343,7 +343,7 @@ def new_columns(
             step=step,
             identity=table.identity,
         )
-        for numbers in _divide_fragments(written.fragments_to_write(found.dataset, fresh))
+        for numbers in _divide_fragments(written.fragments_to_write(staged_table.dataset, fresh))
     ]
 
 
@@ -354,11 +354,11 @@ def stage_schema(
     written: WrittenColumns,
     identity: IdentityValues = NO_VALUES,
     *,
-    said: Mapping[str, str] = MappingProxyType({}),
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> FixedPin:
     """Stage a version with the new schema on `base`, and return the pin to it; `base` itself where nothing differs.
 
-    `said` is what a plain table keeps of the change.
+    `properties` is what a plain table keeps of the change.
 
     All values that `new_columns` has found missing are `written`.
     """
@@ -377,7 +377,7 @@ def stage_schema(
         old = {file.path for fragment in fragments for file in fragment.files}
         fragments = [_renumber_file(fragment, old, moved) for fragment in widened.fragments]
     operation = LanceOperation.Merge(fragments, with_numbers(table.target, known, stored))
-    return partitions.stage(store, base, operation, said)
+    return partitions.stage(store, base, operation, properties)
 
 
 def _renumber_file(fragment: FragmentMetadata, old: Collection[str], moved: Mapping[int, int]) -> FragmentMetadata:
@@ -486,8 +486,8 @@ def _fits(there: pa.Field, target: pa.Field) -> bool:
 def _numbers(fields: Sequence[pa.Field], schema: LanceSchema) -> dict[Key, int]:
     """Return Lance's number of each field; `schema` may begin with other columns."""
     listed = [key for key, _ in walk(fields)]
-    found = numbers(schema)[-len(listed) :] if listed else []
-    return dict(zip(listed, found, strict=True))
+    new_numbers = numbers(schema)[-len(listed) :] if listed else []
+    return dict(zip(listed, new_numbers, strict=True))
 
 
 WORKERS = 8
@@ -528,8 +528,8 @@ class StagedSchemas:
                 if (table.location, base) not in self._staged
             }
             self._write(pool, step, todo)
-            said = said_of(operation, ())
-            list(pool.map(lambda key: self._stage(step, key, todo[key], said), todo))
+            properties = said_of(operation, ())
+            list(pool.map(lambda key: self._stage(step, key, todo[key], properties), todo))
         return [self._staged[table.location, base] for table, base in zip(tables, bases, strict=True)]
 
     def _base(self, branch: str | None, table: PartitionTable) -> FixedPin:
@@ -537,16 +537,16 @@ class StagedSchemas:
 
     def _write(self, pool: Executor, step: SchemaStep, todo: Mapping[_Place, PartitionTable]) -> None:
         """Write what the files of these tables lack of new columns; an earlier attempt may have written most of it."""
-        found = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step, self._written), todo)
-        work: list[NewColumns] = [piece for pieces in found for piece in pieces]
+        written = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step, self._written), todo)
+        work: list[NewColumns] = [piece for pieces in written for piece in pieces]
         results = self._run(work, of_tables(self._progress, 0, len(todo), len(todo)))
         for piece, result in zip(work, results, strict=True):
             self._written.add(piece, result)
 
-    def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable, said: Mapping[str, str]) -> None:
+    def _stage(self, step: SchemaStep, key: _Place, table: PartitionTable, properties: Mapping[str, str]) -> None:
         location, base = key
         self._staged[key] = stage_schema(
-            self._root.child(location), base, step, self._written, table.identity, said=said
+            self._root.child(location), base, step, self._written, table.identity, properties=properties
         )
         failpoint("table_staged")
 

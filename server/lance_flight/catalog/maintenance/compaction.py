@@ -211,8 +211,8 @@ def compact(
 
 
 def _due(store: Store, snapshot: Snapshot, rules: CompactionRules, tables: Sequence[PartitionTable]) -> list[_Due]:
-    found = map_tables(partial(_plan_table, store, snapshot, rules), tables, "compaction")
-    return [work for work in found if work is not None]
+    planned = map_tables(partial(_plan_table, store, snapshot, rules), tables, "compaction")
+    return [work for work in planned if work is not None]
 
 
 def _plan_table(root: Store, snapshot: Snapshot, rules: CompactionRules, table: PartitionTable) -> _Due | None:

@@ -100,8 +100,8 @@ def _formats(root: Root) -> Iterator[RootFinding]:
 
 
 def _versions() -> RootFinding:
-    found = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
-    return RootFinding(Level.OK, "libraries", found)
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
+    return RootFinding(Level.OK, "libraries", versions)
 
 
 def _check_clock(store: Store, now: Callable[[], float]) -> Iterator[RootFinding]:

@@ -172,23 +172,23 @@ def _refusal(column: pa.Field, kind: IndexKind, reason: str) -> str:
     return f"no {kind.name} index of column {column.name!r} ({column.type}): {reason}"
 
 
-def stage(piece: BuildSegment, built: lance.Index, said: Mapping[str, str]) -> FixedPin:
-    """Stage a version of the table with the built index; it is invisible, except in a plain table, which stores `said`."""
+def stage(piece: BuildSegment, built: lance.Index, metadata: Mapping[str, str]) -> FixedPin:
+    """Stage a version of the table with the built index; it is invisible, except in a plain table, which stores `metadata`."""
     dataset = partitions.open_at(piece.table, piece.base)
     old = Coverage.of(dataset, piece.name, piece.column, piece.kind)
     operation = LanceOperation.CreateIndex([built], old.replaced_by(piece.fragments))
-    return partitions.stage(piece.table, piece.base, operation, said)
+    return partitions.stage(piece.table, piece.base, operation, metadata)
 
 
 def stage_without(
-    table: Store, base: FixedPin, name: str | None = None, said: Mapping[str, str] = MappingProxyType({})
+    table: Store, base: FixedPin, name: str | None = None, metadata: Mapping[str, str] = MappingProxyType({})
 ) -> FixedPin | None:
     """Stage a version of a table without an index (None: any), invisible until it is committed.
 
     None where it has none of that name.
     """
     old = [segment for segment in all_segments(partitions.open_at(table, base)) if name in (None, segment.name)]
-    return partitions.stage(table, base, LanceOperation.CreateIndex([], old), said) if old else None
+    return partitions.stage(table, base, LanceOperation.CreateIndex([], old), metadata) if old else None
 
 
 MOST_PARTS = 4096
@@ -220,8 +220,8 @@ def vector_options(
     if kind.is_quantised:
         least = 1 << int(options.get("num_bits", _BITS))
         more = {"num_sub_vectors": _sub_vectors(vectors.list_size, options)}
-    found = _vectors(dataset, column, fragments, most=max(parts, least))
-    return {**more, **options, "num_partitions": min(parts, found)} if found >= least else None
+    usable = _vectors(dataset, column, fragments, most=max(parts, least))
+    return {**more, **options, "num_partitions": min(parts, usable)} if usable >= least else None
 
 
 def _sub_vectors(size: int, options: Mapping[str, OptionValue]) -> int:
@@ -247,12 +247,12 @@ def _batches(dataset: LanceDataset, column: str, fragments: Iterable[int]) -> It
 
 def _vectors(dataset: LanceDataset, column: str, fragments: Iterable[int], most: int) -> int:
     """Return how many vectors some files have, up to a number."""
-    found = 0
+    vectors = 0
     for stored in _batches(dataset, column, fragments):
-        found += _usable(stored.flatten() if is_multivector(stored.type) else stored)
-        if found >= most:
+        vectors += _usable(stored.flatten() if is_multivector(stored.type) else stored)
+        if vectors >= most:
             return most
-    return found
+    return vectors
 
 
 def _usable(vectors: pa.FixedSizeListArray) -> int:
@@ -380,8 +380,8 @@ class _Indexing:
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             pieces = list(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
         if pieces:
-            told = of_tables(self._progress, len(self._settled), len(pieces), len(tables))
-            self._run(pieces, told, partial(self._keep, pieces))
+            progress = of_tables(self._progress, len(self._settled), len(pieces), len(tables))
+            self._run(pieces, progress, partial(self._keep, pieces))
             failpoint("data_written")
         return bool(pieces)
 
@@ -418,8 +418,8 @@ class _Indexing:
         definition, is_new = self._define_index(snapshot)
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             tables = list(snapshot.tables_named(list(self._built)).values())
-            found = list(pool.map(partial(self._fitting, snapshot, definition), tables))
-            self._now = [piece for piece in found if piece is not None]
+            pieces = list(pool.map(partial(self._fitting, snapshot, definition), tables))
+            self._now = [piece for piece in pieces if piece is not None]
             operation = f"index {definition.name} of {len(self._now)} partitions"
             pins = list(pool.map(partial(self._stage, said_of(operation, ())), self._now))
         if not self._now and not is_new:
@@ -460,8 +460,10 @@ class _Indexing:
         for start in range(0, len(tables), TABLES_PER_COMMIT):
             self._watch.check()
             batch = tables[start : start + TABLES_PER_COMMIT]
-            found = pool.map(partial(missing_segment, self._root, snapshot, definition, snapshot.table_branch), batch)
-            for table, piece in zip(batch, found, strict=True):
+            segments = pool.map(
+                partial(missing_segment, self._root, snapshot, definition, snapshot.table_branch), batch
+            )
+            for table, piece in zip(batch, segments, strict=True):
                 if piece is None:
                     self._settled.add(table.object_id)
                 else:
@@ -485,13 +487,13 @@ class _Indexing:
         fits = files and before.column == piece.column and before.fragments <= piece.fragments
         return replace(before, base=piece.base) if fits else None
 
-    def _stage(self, said: Mapping[str, str], piece: BuildSegment) -> FixedPin:
+    def _stage(self, metadata: Mapping[str, str], piece: BuildSegment) -> FixedPin:
         key = piece.table.uri, piece.base
         if key not in self._staged:
             _, index = self._built[piece.object_id]
             # A commit that fails may have been made.
             self._exposed.add(piece.object_id)
-            self._staged[key] = stage(piece, index, said)
+            self._staged[key] = stage(piece, index, metadata)
             failpoint("table_staged")
         return self._staged[key]
 
@@ -507,11 +509,11 @@ def missing_segment(
     base = partitions.resolve(store, table.pin)
     dataset = partitions.open_at(store, base)
     columns = identify_columns(dataset, snapshot.schema)
-    found = path_within(columns, snapshot.schema, definition.field_id)
+    path = path_within(columns, snapshot.schema, definition.field_id)
     fragments = {fragment.fragment_id: fragment.count_rows() for fragment in dataset.get_fragments()}
-    if found is None or sum(fragments.values()) < max(definition.min_rows, 1):
+    if path is None or sum(fragments.values()) < max(definition.min_rows, 1):
         return None
-    column = ".".join(found[0])
+    column = ".".join(path[0])
     coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
     is_vector = definition.of_kind.family is Family.VECTOR
     is_outdated = not is_vector and holds_old_values(dataset, coverage.segments, fragments.keys())

@@ -59,13 +59,13 @@ class MigrationReport(OperationReport):
     @property
     def lines(self) -> list[str]:
         goes, migrated = ("would go", "would be migrated") if self.dry_run else ("went", "migrated")
-        said = [] if self.moved else ["everything is in the table metadata of its __manifest"]
+        lines = [] if self.moved else ["everything is in the table metadata of its __manifest"]
         for misplaced in self.moved:
-            said += [
+            lines += [
                 f"{misplaced.key} {goes} from {misplaced.place.value} into its table metadata",
                 f"  {compact(misplaced.text)}",
             ]
-        return [*said, *(f"{migrated}: {change}" for change in self.changes)]
+        return [*lines, *(f"{migrated}: {change}" for change in self.changes)]
 
 
 def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> MigrationReport:
@@ -168,8 +168,8 @@ def migrate_table(
                 partitioned_namespace.snapshot()
             )  # of a run that died after its commit
         for step in STEPS:
-            found = TABLE.check(version_of(partitioned_namespace.snapshot().metadata), f"table {namespace.name!r}")
-            if found >= step.to:
+            version = TABLE.check(version_of(partitioned_namespace.snapshot().metadata), f"table {namespace.name!r}")
+            if version >= step.to:
                 continue
             if not dry_run:
                 step.prepare(partitioned_namespace, evaluate, progress)

@@ -70,11 +70,11 @@ class DamagedVersions:
     @cached_property
     def operations(self) -> list[str]:
         """The operations of the damaged versions, oldest first, as far as their files say them."""
-        found = []
+        lines = []
         for number in reversed(self.damaged):
-            said = list(dict.fromkeys(self._operations_of(number)))
-            found.append(f"version {number}: {' or '.join(said) or 'an operation that is lost as well'}")
-        return found
+            names = list(dict.fromkeys(self._operations_of(number)))
+            lines.append(f"version {number}: {' or '.join(names) or 'an operation that is lost as well'}")
+        return lines
 
     @cached_property
     def rows(self) -> int | None:
@@ -115,16 +115,16 @@ class DamagedVersions:
                 content = place.child(VERSIONS).read(name)
                 with suppress(*MALFORMED):
                     (length,) = LENGTH.unpack_from(content)
-                    found = _operation(content[LENGTH.size : LENGTH.size + length])
-                    if found is not None:
-                        yield found
+                    operation = _operation(content[LENGTH.size : LENGTH.size + length])
+                    if operation is not None:
+                        yield operation
                         return
         transactions = place.child(_TRANSACTIONS)
         for name in transactions.files():
             if name.startswith(f"{number - 1}-"):
-                found = _operation(transactions.read(name))
-                if found is not None:
-                    yield found
+                operation = _operation(transactions.read(name))
+                if operation is not None:
+                    yield operation
 
 
 def _problem_of(table: Table, number: int) -> str | None:

@@ -169,9 +169,9 @@ class _Rewriting:
             return None
         batch = _batch(self.namespace.store, transaction.base, old, rules)
         moves = _moves(self.namespace, transaction.base, batch, self.evaluate, rules.rows_per_piece)
-        told = of_tables(self.progress, moved, len(batch), moved + len(old))
+        progress = of_tables(self.progress, moved, len(batch), moved + len(old))
         tables = [table for table, _ in batch]
-        return _move(self.namespace, transaction, tables, moves, partial(self.run, told=told))
+        return _move(self.namespace, transaction, tables, moves, partial(self.run, told=progress))
 
 
 def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:

@@ -85,10 +85,10 @@ class _FileLease:
     def hold(self) -> bool:
         if self._mine is not None:
             return self._renew(self._mine)
-        found = self._read()
-        if found is not None:
-            if found != self._seen:
-                self._seen, self._since = found, self._now()
+        lease = self._read()
+        if lease is not None:
+            if lease != self._seen:
+                self._seen, self._since = lease, self._now()
             if self._now() - self._since < LEASE_SECONDS:
                 return False
         mine = self._write()

@@ -69,15 +69,17 @@ DEFAULTS = MaintenancePolicy()
 def chosen_options(snapshot: Snapshot) -> Mapping[str, PolicyValue]:
     """Return the options that were chosen for a table, in the order of the policy; those of newer releases are left out."""
     note = notes_of(guard_row(snapshot)).get(POLICY)
-    found = note if isinstance(note, dict) else {}
-    known = (field.name for field in fields(MaintenancePolicy) if isinstance(found.get(field.name), bool | int | float))
-    return MappingProxyType({name: found[name] for name in known})
+    chosen = note if isinstance(note, dict) else {}
+    known = (
+        field.name for field in fields(MaintenancePolicy) if isinstance(chosen.get(field.name), bool | int | float)
+    )
+    return MappingProxyType({name: chosen[name] for name in known})
 
 
 def policy_of(snapshot: Snapshot) -> MaintenancePolicy:
     """Return the policy of a table as a snapshot has it."""
-    found: Mapping[str, Any] = chosen_options(snapshot)
-    return replace(DEFAULTS, **found)
+    options: Mapping[str, Any] = chosen_options(snapshot)
+    return replace(DEFAULTS, **options)
 
 
 def policy_for_server(snapshot: Snapshot) -> MaintenancePolicy | None:
@@ -207,13 +209,13 @@ class Surveyor:
         if policy is None:
             self._seen.pop(table.place, None)
             return None
-        found = _states(table, snapshot, {} if known is None else known[2])
+        states = _states(table, snapshot, {} if known is None else known[2])
         names = _names_of(snapshot)
         survey = _survey_of(
             policy,
-            [(partition_table, found[_key(partition_table, names)]) for partition_table in snapshot.all_tables()],
+            [(partition_table, states[_key(partition_table, names)]) for partition_table in snapshot.all_tables()],
         )
-        self._seen[table.place] = (snapshot.version, snapshot.committed_at), survey, found
+        self._seen[table.place] = (snapshot.version, snapshot.committed_at), survey, states
         return survey
 
     def settle(self, table: Table, tried: Collection[PartitionTable]) -> None:
@@ -279,13 +281,13 @@ def _names_of(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(definition.name for definition in indices_of(snapshot)))
 
 
-def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
+def _survey_of(policy: MaintenancePolicy, states: list[tuple[PartitionTable, TableState]]) -> TableSurvey:
     """Return what is due: partition tables that are by themselves, and those with most files of a table that has too many in all."""
-    first = sorted(found, key=lambda pair: -pair[1].gain)
+    first = sorted(states, key=lambda pair: -pair[1].gain)
     due = [pair for pair in first if pair[1].is_due(policy)]
     rest = [pair for pair in first if not pair[1].is_due(policy) and pair[1].spared_files and pair[1].pays]
     too_many = sum(state.spared_files for _, state in rest)
-    allowed = max(CROWDED * policy.compact_files, sum(state.files_after for _, state in found))
+    allowed = max(CROWDED * policy.compact_files, sum(state.files_after for _, state in states))
     if too_many > allowed:
         # To the half of it, so that the next few commits are no reason to begin again.
         before = accumulate((state.spared_files for _, state in rest), initial=0)
@@ -295,8 +297,8 @@ def _survey_of(policy: MaintenancePolicy, found: list[tuple[PartitionTable, Tabl
         due=tuple(table for table, _ in due),
         gain=sum(state.gain for _, state in due),
         backlog=sum(state.spared_files for _, state in due),
-        unindexed=sum(state.unindexed for _, state in found),
-        rows=sum(state.rows for _, state in found),
+        unindexed=sum(state.unindexed for _, state in states),
+        rows=sum(state.rows for _, state in states),
     )
 
 
@@ -333,7 +335,7 @@ def _count_unindexed(
     """Yield how many rows each index lacks that is made of a table of this size."""
     for definition in definitions:
         columns = identify_columns(dataset, snapshot.schema)
-        found = path_within(columns, snapshot.schema, definition.field_id)
-        if found is not None and sum(rows.values()) >= max(definition.min_rows, 1):
-            missing = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind).missing
+        path = path_within(columns, snapshot.schema, definition.field_id)
+        if path is not None and sum(rows.values()) >= max(definition.min_rows, 1):
+            missing = Coverage.of(dataset, definition.name, ".".join(path[0]), definition.of_kind).missing
             yield sum(rows[number] for number in missing)

@@ -86,13 +86,13 @@ class TableFiles:
     @cached_property
     def chains(self) -> dict[str | None, list[StoredVersion]]:
         """The versions of each branch (None: the main one), oldest first."""
-        found: dict[str | None, list[StoredVersion]] = {}
+        by_branch: dict[str | None, list[StoredVersion]] = {}
         for file, branch in self._in({VERSIONS}):
             version = parse_version(file.path.rpartition("/")[2])
             if version is not None:
                 stored = StoredVersion(id=(branch, version), modified=file.modified, size=file.size)
-                found.setdefault(branch, []).append(stored)
-        return {branch: sorted(versions, key=lambda v: v.id[1]) for branch, versions in found.items()}
+                by_branch.setdefault(branch, []).append(stored)
+        return {branch: sorted(versions, key=lambda v: v.id[1]) for branch, versions in by_branch.items()}
 
     @property
     def has_detached(self) -> bool:
@@ -116,28 +116,30 @@ class TableFiles:
 
         The only one on top of a version that has a next one is taken for that one's: each version would have to be read to know.
         """
-        found: dict[SnapshotId, list[StoredFile]] = {}
+        by_snapshot: dict[SnapshotId, list[StoredFile]] = {}
         for file, branch in self._in({TRANSACTIONS}):
             base = file.path.rpartition("/")[2].partition("-")[0]
             if base.isdecimal():
-                found.setdefault((branch, int(base) + 1), []).append(file)
+                by_snapshot.setdefault((branch, int(base) + 1), []).append(file)
         there = {version.id for versions in self.chains.values() for version in versions}
         return {
             file.path.rpartition("/")[2]: file
-            for version, files in found.items()
+            for version, files in by_snapshot.items()
             for file in files
             if file.modified < before and (len(files) > 1 or version not in there)
         }
 
     def segments(self, before: float) -> dict[str, list[StoredFile]]:
         """Return the files of segments of indices, by their ids, of those whose files were all written before a moment."""
-        found: dict[str, list[StoredFile]] = {}
+        by_segment: dict[str, list[StoredFile]] = {}
         for file in self.files:
             above, _, below = f"/{file.path}".partition(f"/{INDICES}/")
             segment, _, name = below.partition("/")
             if name and (not above or above.startswith(f"/{names.BRANCHES}/")):
-                found.setdefault(segment, []).append(file)
-        return {segment: files for segment, files in found.items() if all(file.modified < before for file in files)}
+                by_segment.setdefault(segment, []).append(file)
+        return {
+            segment: files for segment, files in by_segment.items() if all(file.modified < before for file in files)
+        }
 
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
         """Yield the files right in directories of these names, each with the branch that it belongs to."""
@@ -227,7 +229,7 @@ class Sweep:
         if not branches.is_table_branch(branch) or not all(map(self._may_go, versions)):
             return SweepTotals()
         newest = self.store.open()
-        if any(found["parent_branch"] == branch for found in newest.branches.list().values()):
+        if any(reference["parent_branch"] == branch for reference in newest.branches.list().values()):
             return SweepTotals()
         files = listing.below(branch)
         if not dry_run:

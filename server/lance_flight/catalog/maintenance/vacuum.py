@@ -162,11 +162,11 @@ def vacuum(
 
 def _await_leases(store: Store, now: float) -> None:
     """Wait until readers have published what they read, if the disk had no room for that lately; `StorageFull` if it still has none."""
-    found = last_full(store)
-    if found < now - GRACE:
+    last = last_full(store)
+    if last < now - GRACE:
         return
     time.sleep(RENEWED_SECONDS)
-    if last_full(store) > found:
+    if last_full(store) > last:
         raise StorageFull(
             "no space is left for the root: readers cannot publish what they read; expected room to be made"
         )

@@ -108,12 +108,12 @@ class VerificationReport(OperationReport):
         ]
 
     def __str__(self) -> str:
-        said = f"{len(self.unsound):,} not sound" if self.unsound else "all sound"
+        outcome = f"{len(self.unsound):,} not sound" if self.unsound else "all sound"
         if not self.reads_rows:
-            return f"snapshot {self.snapshot}, data files of {len(self.tables):,} tables: {said}"
+            return f"snapshot {self.snapshot}, data files of {len(self.tables):,} tables: {outcome}"
         return (
             f"snapshot {self.snapshot}, {self.checksum.rows:,} rows in {len(self.tables):,} partition tables,"
-            f" checksum {self.checksum}: {said}"
+            f" checksum {self.checksum}: {outcome}"
         )
 
 
@@ -174,11 +174,11 @@ class Check:
         return partition_values(pa.Table.from_batches([batch]), self.fields, self.schema.source_paths, self.evaluate)
 
     def _describe_row(self, row: pa.RecordBatch) -> str:
-        found, expected = (
+        values, expected = (
             ", ".join(map(str, value.to_pylist()[0].values())) for value in (self._values(row), self.values)
         )
         names = ", ".join(field.field_id for field in self.fields)
-        return f"a row has {names} = {found}; expected {expected}"
+        return f"a row has {names} = {values}; expected {expected}"
 
 
 def verify(
@@ -197,12 +197,12 @@ def verify(
     A partition field one of whose columns was dropped cannot be computed, and is not looked at.
     """
     newest = namespace.snapshot()
-    found = newest if snapshot is None else snapshot
-    with namespace.hold(found, is_newest=found.version == newest.version):
-        checks = [replace(check, reads_rows=reads_rows) for check in _checks(namespace.store, found, evaluate)]
+    checked = newest if snapshot is None else snapshot
+    with namespace.hold(checked, is_newest=checked.version == newest.version):
+        checks = [replace(check, reads_rows=reads_rows) for check in _checks(namespace.store, checked, evaluate)]
         tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
-        tables += _manifest(namespace, found)
-    return VerificationReport(snapshot=found.version, tables=tuple(tables), reads_rows=reads_rows)
+        tables += _manifest(namespace, checked)
+    return VerificationReport(snapshot=checked.version, tables=tuple(tables), reads_rows=reads_rows)
 
 
 def _manifest(namespace: Table, snapshot: Snapshot) -> Iterator[VerifiedTable]:
@@ -219,19 +219,19 @@ def damage_of_version(root: Store, dataset: LanceDataset, places: Mapping[int | 
     """Return what is wrong with the first data file of a version that is not as it was written; None where all are."""
     for fragment in dataset.get_fragments():
         for file in fragment.metadata.files:
-            found = damage_of(Path(root.uri, places[file.base_id], file.path), file.file_size_bytes)
-            if found is not None:
-                return f"[{Corrupt.code}] data file {found}"
+            damage = damage_of(Path(root.uri, places[file.base_id], file.path), file.file_size_bytes)
+            if damage is not None:
+                return f"[{Corrupt.code}] data file {damage}"
         deletions = fragment.metadata.deletion_file
         if deletions is not None:
             above = PurePosixPath(places[deletions.base_id]).parent
-            found = deletion_damage(Path(root.uri, above, deletions.path(fragment.fragment_id)), deletions.id)
-            if found is not None:
-                return f"[{Corrupt.code}] deletion file {found}"
+            damage = deletion_damage(Path(root.uri, above, deletions.path(fragment.fragment_id)), deletions.id)
+            if damage is not None:
+                return f"[{Corrupt.code}] deletion file {damage}"
     for segment in all_segments(dataset):
-        found = index_damage(Path(root.uri, PurePosixPath(places[segment.base_id]).parent, INDICES, segment.uuid))
-        if found is not None:
-            return f"[{Corrupt.code}] index segment {found}; DROP INDEX and CREATE INDEX build it anew"
+        damage = index_damage(Path(root.uri, PurePosixPath(places[segment.base_id]).parent, INDICES, segment.uuid))
+        if damage is not None:
+            return f"[{Corrupt.code}] index segment {damage}; DROP INDEX and CREATE INDEX build it anew"
     return None
 
 
@@ -303,12 +303,12 @@ def _moved_column(namespace: PartitionedNamespace, name: str, evaluate: Evaluate
     table = snapshot.tables_named([name]).get(name)
     if table is None:
         return None
-    found = _Misplaced(root, snapshot, table, evaluate)
-    written = namespace.write_files(snapshot, found.rows(), evaluate, is_stored=True)
+    misplaced = _Misplaced(root, snapshot, table, evaluate)
+    written = namespace.write_files(snapshot, misplaced.rows(), evaluate, is_stored=True)
     if not written:
         return None
     with namespace.discarding(snapshot, written):
-        gone = rows_removed(root, snapshot, {table: np.concatenate(found.addresses)})
+        gone = rows_removed(root, snapshot, {table: np.concatenate(misplaced.addresses)})
     rows = sum(edit.rows for edit in written)
     transaction.add([*gone, *written], f"rewrite {rows} rows of 1 partitions into {len(written)}")
     with namespace.changing(transaction):

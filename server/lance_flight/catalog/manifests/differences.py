@@ -52,8 +52,8 @@ class Difference:
     @property
     def tables(self) -> list[str]:
         """The partition tables among the rows to insert."""
-        found: list[str] = self.rows.filter(pc.equal(self.rows["object_type"], "table"))["object_id"].to_pylist()
-        return found
+        ids: list[str] = self.rows.filter(pc.equal(self.rows["object_type"], "table"))["object_id"].to_pylist()
+        return ids
 
     @property
     def object_ids(self) -> list[str]:

@@ -130,10 +130,10 @@ def indices_of(snapshot: Snapshot) -> list[IndexDefinition]:
 
 def index_named(snapshot: Snapshot, name: str) -> IndexDefinition:
     """Return the index with a name, or `NotFound` with the nearest names."""
-    found = {definition.name: definition for definition in indices_of(snapshot)}
-    if name not in found:
-        raise NotFound.named("index", name, found)
-    return found[name]
+    by_name = {definition.name: definition for definition in indices_of(snapshot)}
+    if name not in by_name:
+        raise NotFound.named("index", name, by_name)
+    return by_name[name]
 
 
 def published_definitions(base: Snapshot, main: Snapshot, tip: Snapshot) -> tuple[list[IndexDefinition], list[str]]:

@@ -250,8 +250,8 @@ class Manifest(VersionLog):
             written = self._files.write(self.place, dataset, rewrite.rows)
             update = rewrite.operation(dataset, self.place.uri, written)
         failpoint("manifest_written")
-        said = {**said_of(operation, transactions), **properties}
-        transaction = Transaction(base.version, update, transaction_properties=said)
+        noted = {**said_of(operation, transactions), **properties}
+        transaction = Transaction(base.version, update, transaction_properties=noted)
         with committing(self.place.uri, base.version), conflicts(f"another writer changed {self.root.name!r} first"):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
@@ -261,11 +261,11 @@ class Manifest(VersionLog):
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))
         kept_tables.keep(self.place, committed)
-        found = self._read(committed, rewrite.apply(base, committed))
+        snapshot = self._read(committed, rewrite.apply(base, committed))
         file = self._newest.file(int(committed.version))
         if file is not None:
-            self._snapshots.put(file, found)
-        return require_snapshot(found)
+            self._snapshots.put(file, snapshot)
+        return require_snapshot(snapshot)
 
     def make_visible(self, base: Snapshot, revision: Revision, mark: str) -> int | None:
         if revision.stated:
@@ -300,9 +300,9 @@ class Manifest(VersionLog):
                 return self.note_commit(base, transactions[0])
             except BaseException as exc:
                 # Whatever went wrong, the table says whether it did so before or after the commit.
-                found = self.note_commit(base, transactions[0])
-                if found is not None:
-                    return found
+                committed = self.note_commit(base, transactions[0])
+                if committed is not None:
+                    return committed
                 if not place.is_remote or not isinstance(exc, OSError):
                     raise
                 if not was_sent_once(exc) or attempt + 1 == ANSWER.attempts:
@@ -333,8 +333,8 @@ class Manifest(VersionLog):
     def add_columns(self, fields: Iterable[pa.Field]) -> None:
         """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""
         dataset = self.open()
-        said = f"another writer changed {self.root.name!r} first"
-        with committing(self.place.uri, int(dataset.version)), conflicts(said):
+        conflict = f"another writer changed {self.root.name!r} first"
+        with committing(self.place.uri, int(dataset.version)), conflicts(conflict):
             dataset.add_columns(pa.schema(list(fields)))
 
 
@@ -353,15 +353,15 @@ def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None 
         metadata = {**stated, **waiting}
         check_table(metadata, place)
         elsewhere = read_misplaced(metadata, dataset.schema, rows)
-        found = {prop.key: prop.text for prop in elsewhere} | metadata
-        if not any(key.startswith(SPEC_KEY) for key in found):
+        texts = {prop.key: prop.text for prop in elsewhere} | metadata
+        if not any(key.startswith(SPEC_KEY) for key in texts):
             return None
-        check_any_spec(found)
+        check_any_spec(texts)
         _check_columns(name, rows.schema)
-        if SCHEMA_KEY not in found:
+        if SCHEMA_KEY not in texts:
             raise Corrupt(f"namespace {name!r} has partition specs and no {SCHEMA_KEY!r} in its metadata")
-        specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(found)]
-        schema = NamespaceSchema.from_json(read_json(found[SCHEMA_KEY]))
+        specs = [spec.with_stored_types(rows.schema) for spec in specs_from_metadata(texts)]
+        schema = NamespaceSchema.from_json(read_json(texts[SCHEMA_KEY]))
     except (InvalidInput, ValueError) as exc:
         raise Corrupt(f"namespace {name!r} has metadata that cannot be read: {exc}") from exc
     _check_fields(name, specs, rows.column_names)

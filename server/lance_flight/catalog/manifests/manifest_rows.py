@@ -238,8 +238,8 @@ def guard_row(snapshot: Snapshot) -> pa.Table:
 
     Every commit writes it back, so that any two commits conflict.
     """
-    found = snapshot.oldest_spec
-    return found if found.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
+    row = snapshot.oldest_spec
+    return row if row.num_rows else version_rows(snapshot.specs[:1], snapshot.rows.schema)
 
 
 def version_rows(specs: Sequence[PartitionSpec], schema: pa.Schema) -> pa.Table:
@@ -272,14 +272,14 @@ def notes_text(head: pa.Table) -> str:
 def notes_of(head: pa.Table) -> dict[str, Any]:
     """Return all notes of a guard row; nothing where there is none, or where its metadata has foreign content."""
     text = head["metadata"][0].as_py() if head.num_rows and "metadata" in head.column_names else None
-    found = read_json(text) if text else {}
-    return found if isinstance(found, dict) else {}
+    notes = read_json(text) if text else {}
+    return notes if isinstance(notes, dict) else {}
 
 
 def entries_of(head: pa.Table, key: str) -> list[Any]:
     """Return the entries of a note that is a list; none where it is not there, or is something else."""
-    found = notes_of(head).get(key)
-    return found if isinstance(found, list) else []
+    entries = notes_of(head).get(key)
+    return entries if isinstance(entries, list) else []
 
 
 def with_note(head: pa.Table, key: str, note: object) -> pa.Table:

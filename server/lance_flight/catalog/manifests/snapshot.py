@@ -91,16 +91,16 @@ class Misplaced:
 
 def read_misplaced(metadata: Mapping[str, str], schema: pa.Schema, rows: pa.Table) -> tuple[Misplaced, ...]:
     """Return the specs and the schema that the table metadata of a `__manifest` lacks, but other places of it have."""
-    found = {prop.key: prop for prop in [*_in_arrow(schema), *_in_rows(rows)]}
-    return tuple(prop for key, prop in sorted(found.items()) if key not in metadata)
+    misplaced = {prop.key: prop for prop in [*_in_arrow(schema), *_in_rows(rows)]}
+    return tuple(prop for key, prop in sorted(misplaced.items()) if key not in metadata)
 
 
-def check_in_place(table: str, found: Sequence[Misplaced]) -> None:
+def check_in_place(table: str, misplaced: Sequence[Misplaced]) -> None:
     """Refuse to write a namespace whose specs or schema stand elsewhere: its own writer would not see ours."""
-    if found:
-        places = " and ".join(dict.fromkeys(prop.place.value for prop in found))
+    if misplaced:
+        places = " and ".join(dict.fromkeys(prop.place.value for prop in misplaced))
         raise Unsupported(
-            f"table {table!r} keeps {', '.join(prop.key for prop in found)} in {places}, and is only read; expected them"
+            f"table {table!r} keeps {', '.join(prop.key for prop in misplaced)} in {places}, and is only read; expected them"
             f" in the table metadata of its __manifest, where `lance-flight migrate ROOT {table}` (in SQL: MIGRATE"
             f" TABLE {table}) puts them"
         )
@@ -118,10 +118,10 @@ def _in_rows(rows: pa.Table) -> Iterator[Misplaced]:
     if not all(name in rows.column_names and is_string(rows.schema.field(name).type) for name in _OF_ROWS):
         return
     versions = rows.filter(pc.match_substring_regex(rows["object_id"], "^v[1-9][0-9]*$"))
-    said = {
+    texts = {
         spec_id_of(name): text for name, text in zip(*(versions[name].to_pylist() for name in _OF_ROWS), strict=True)
     }
-    for number, text in sorted((number, text) for number, text in said.items() if number is not None and text):
+    for number, text in sorted((number, text) for number, text in texts.items() if number is not None and text):
         properties = read_json(text)
         if isinstance(properties, dict):
             keys = {PARTITION_SPEC: f"{SPEC_KEY}{number}", SCHEMA_KEY: SCHEMA_KEY}
@@ -195,11 +195,11 @@ class SpecTables:
     def _table(self, identity: IdentityValues, object_id: str, location: str, *pin: Any) -> PartitionTable:
         if not location:
             raise Corrupt(f"__manifest row {object_id!r} is a table without a location")
-        found = pin_from_columns(*pin, object_id=object_id)
-        if isinstance(found, Version) and self.plain_at is not None:
-            found = PlainVersion(found.version, self.plain_at)
+        version = pin_from_columns(*pin, object_id=object_id)
+        if isinstance(version, Version) and self.plain_at is not None:
+            version = PlainVersion(version.version, self.plain_at)
         return PartitionTable(
-            spec_id=self.spec.id, object_id=object_id, location=location, pin=found, identity=identity
+            spec_id=self.spec.id, object_id=object_id, location=location, pin=version, identity=identity
         )
 
     @cached_property
@@ -328,16 +328,16 @@ class Snapshot:
         if len(object_ids) == 1:
             return self.row(object_ids[0])
         wanted = pa.array(object_ids, pa.utf8())
-        found = self.rows.filter(pc.is_in(self.rows["object_id"], value_set=wanted))
-        return found.take(pc.index_in(wanted, value_set=found["object_id"]).drop_null())
+        rows = self.rows.filter(pc.is_in(self.rows["object_id"], value_set=wanted))
+        return rows.take(pc.index_in(wanted, value_set=rows["object_id"]).drop_null())
 
     def tables_named(self, object_ids: Sequence[str]) -> dict[str, PartitionTable]:
         """Return the partition tables with these object ids, those that are there."""
-        found = (
+        tables_of = (
             self._spec_tables(spec, self.rows_of([name for name in object_ids if spec_id_of(name) == spec.id])).tables()
             for spec in self.specs
         )
-        return {table.object_id: table for tables in found for table in tables}
+        return {table.object_id: table for tables in tables_of for table in tables}
 
     def context_of(self, table: PartitionTable) -> PartitionContext:
         """Return what this snapshot says of the rows of one of its tables."""

@@ -44,10 +44,10 @@ class SnapshotCache:
     def get(self, key: Key) -> Snapshot | NotFound | None:
         """Return what is known of a version."""
         with self._lock:
-            found = self._found.get(key)
-            if found is not None:
+            known = self._found.get(key)
+            if known is not None:
                 self._found.move_to_end(key)
-            return found
+            return known
 
     def put(self, key: Key, found: Snapshot | NotFound) -> None:
         """Cache a snapshot, and evict the least recently used ones."""
@@ -147,13 +147,13 @@ class VersionLog(ABC):
             return require_snapshot(self._remote_snapshot(version))
         self.store.check_links()
         file = self._newest.head() if version is None else self._newest.file(version)
-        found = None if file is None else self._snapshots.get(file)
-        if found is None:
+        snapshot = None if file is None else self._snapshots.get(file)
+        if snapshot is None:
             dataset = self._open_snapshot(version)
-            found = self._read(dataset)
+            snapshot = self._read(dataset)
             if file is not None and self._newest.file(int(dataset.version)) == file:
-                self._snapshots.put(file, found)
-        return require_snapshot(found)
+                self._snapshots.put(file, snapshot)
+        return require_snapshot(snapshot)
 
     def _remote_snapshot(self, version: int | None) -> Snapshot | NotFound:
         """Return a version in an object store: the newest one is looked up once in a statement, and parsed when it is not in memory yet.
@@ -167,8 +167,8 @@ class VersionLog(ABC):
             key = known[0]
         else:
             key = None
-        found = None if key is None else self._snapshots.get(key)
-        return self._read(self._open_snapshot(version)) if found is None else found
+        snapshot = None if key is None else self._snapshots.get(key)
+        return self._read(self._open_snapshot(version)) if snapshot is None else snapshot
 
     @property
     def was_read(self) -> bool:
@@ -217,19 +217,19 @@ class VersionLog(ABC):
         self._newest.saw(int(dataset.version), began)
         return dataset
 
-    def _read(self, dataset: LanceDataset, found: Snapshot | NotFound | None = None) -> Snapshot | NotFound:
+    def _read(self, dataset: LanceDataset, read_before: Snapshot | NotFound | None = None) -> Snapshot | NotFound:
         """Return what a version is; `found`, or parsed, only when it is not in memory yet."""
         key = _key(dataset)
         known = self._snapshots.get(key)
         if known is None:
-            known = found or self.parse(dataset)
+            known = read_before or self.parse(dataset)
             self._snapshots.put(key, known)
         return known
 
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
-        said = f"another writer changed the metadata of {self.root.name!r} first"
-        with committing(self.place.uri, base.version), conflicts(said):
+        conflict = f"another writer changed the metadata of {self.root.name!r} first"
+        with committing(self.place.uri, base.version), conflicts(conflict):
             self.open(base.version).update_metadata(dict(values))
 
     def version_at(self, moment: datetime) -> int:
@@ -271,7 +271,7 @@ class VersionLog(ABC):
         """
         place = self.root
         try:
-            found = find_commit(self.open(), base.version, transaction)
+            committed = find_commit(self.open(), base.version, transaction)
             flush(self.place.uri)
         except NotFound:
             return None
@@ -279,7 +279,7 @@ class VersionLog(ABC):
             raise OutcomeUnknown(
                 f"a commit to {place.name!r} failed, and what came of it cannot be read: {place.words(exc)}"
             ) from exc
-        return found
+        return committed
 
 
 def _key(dataset: LanceDataset) -> Key:
@@ -288,8 +288,8 @@ def _key(dataset: LanceDataset) -> Key:
 
 def transactions_of(head: LanceDataset, after: int) -> Iterator[tuple[int, Transaction]]:
     """Yield Lance's transactions of the versions `after` one, newest first, with their versions; those that are still known."""
-    found = head.get_transactions(max(int(head.version) - after, 0))
-    newest_first = zip(range(int(head.version), after, -1), found, strict=False)
+    transactions = head.get_transactions(max(int(head.version) - after, 0))
+    newest_first = zip(range(int(head.version), after, -1), transactions, strict=False)
     yield from ((version, done) for version, done in newest_first if done is not None)
 
 
@@ -306,8 +306,8 @@ def said_of(operation: str, transactions: Sequence[str]) -> dict[str, str]:
     return {OPERATION: operation, TRANSACTIONS: ",".join(transactions)}
 
 
-def require_snapshot(found: Snapshot | NotFound) -> Snapshot:
+def require_snapshot(snapshot: Snapshot | NotFound) -> Snapshot:
     """Return a snapshot that is one; `NotFound` for a version that is none."""
-    if isinstance(found, NotFound):
-        raise NotFound(str(found))
-    return found
+    if isinstance(snapshot, NotFound):
+        raise NotFound(str(snapshot))
+    return snapshot

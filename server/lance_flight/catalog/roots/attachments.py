@@ -127,12 +127,12 @@ class Attachment:
                     raise DataError(
                         f"column {field.name!r} is NOT NULL, and row {before + row + 1} of {self.name!r} is"
                     )
-            found = partition_values(rows, fields, paths, self.evaluate)
-            wrong = np.flatnonzero(match(found, self.values) < 0)
+            values_of_rows = partition_values(rows, fields, paths, self.evaluate)
+            wrong = np.flatnonzero(match(values_of_rows, self.values) < 0)
             if len(wrong):
                 raise DataError(
                     f"row {before + int(wrong[0]) + 1} of {self.name!r} is of the partition"
-                    f" {show_values(found.slice(int(wrong[0]), 1))}, not {show_values(self.values)}"
+                    f" {show_values(values_of_rows.slice(int(wrong[0]), 1))}, not {show_values(self.values)}"
                 )
             before += batch.num_rows
 

@@ -47,8 +47,8 @@ class Listing:
     def path_of_schema(self, db_schema: str) -> Path:
         """Return the path of the namespace that is a schema, the shortest of several; of one that is not listed, its parts."""
         paths = {*self.namespaces, *(path[:-1] for path in self.tables)}
-        found = [path for path in paths if ".".join(path) == db_schema]
-        return min(found, key=len, default=tuple(db_schema.split(".")))
+        matching = [path for path in paths if ".".join(path) == db_schema]
+        return min(matching, key=len, default=tuple(db_schema.split(".")))
 
 
 NOTHING = Listing({}, frozenset(), frozenset())
@@ -147,10 +147,10 @@ class DirectoryManifest:
         if not rows:
             raise NotFound(f"no namespace {SEPARATOR.join(path)!r} in the __manifest of {self.root.name!r}")
         try:
-            found = read_json(rows[0] or "{}")
+            properties = read_json(rows[0] or "{}")
         except ValueError as exc:
             raise Corrupt(f"the properties of namespace {SEPARATOR.join(path)!r} are no JSON: {exc}") from exc
-        return {str(name): str(value) for name, value in found.items()}
+        return {str(name): str(value) for name, value in properties.items()}
 
     def _insert(self, rows: Sequence[Mapping[str, str | None]]) -> None:
         """Insert rows whose object ids are in no row, in one commit, and make the list where there is none."""
@@ -182,8 +182,8 @@ class DirectoryManifest:
     def _changing(self) -> Iterator[LanceDataset]:
         """Yield the newest version for one commit, which is durable at the end; `Conflict` where another writer commits first."""
         dataset = self._writable()
-        said = f"another writer changed the __manifest of {self.root.name!r} first"
-        with committing(self.root.child(MANIFEST).uri, int(dataset.version)), conflicts(said):
+        conflict = f"another writer changed the __manifest of {self.root.name!r} first"
+        with committing(self.root.child(MANIFEST).uri, int(dataset.version)), conflicts(conflict):
             yield dataset
 
     def _writable(self) -> LanceDataset:

@@ -150,10 +150,10 @@ class TableResolver:
 
     def table(self, name: TableName) -> Table:
         """Return the table of this name, or `NotFound` with the nearest names."""
-        found = self.find(name)
-        if found is None:
+        table = self.find(name)
+        if table is None:
             raise self._why_missing(name)
-        return found
+        return table
 
     def view(self, name: TableName) -> ViewDefinition | None:
         """Return the view of this name, if there is one."""
@@ -235,10 +235,10 @@ class TableResolver:
         table, sign, branch = name.name.rpartition(BRANCH_SIGN)
         if not sign:
             return None
-        found = self._find(TableName(name.db_schema, table))
-        if found is None or branch not in [known.name for known in found.branches]:
+        resolved = self._find(TableName(name.db_schema, table))
+        if resolved is None or branch not in [known.name for known in resolved.branches]:
             return None
-        return found.on_branch(branch)
+        return resolved.on_branch(branch)
 
     def _sees(self, name: TableName) -> bool:
         return self.guard is None or self.guard.sees(name)
@@ -309,7 +309,7 @@ class TableResolver:
         self.formats.check()
         if self._is_namespace(self.store):
             return {TableName(PUBLIC, self.store.name): True}
-        found = {}
+        kinds = {}
         listing, named = self._named_listing()
         for db_schema in [PUBLIC, *self._sub_directories()]:
             place = self._directory(db_schema)
@@ -319,17 +319,17 @@ class TableResolver:
                     continue
                 lies_there = place.child(directory)
                 if self._is_listed_namespace(lies_there):
-                    found[TableName(db_schema, directory)] = True
+                    kinds[TableName(db_schema, directory)] = True
                 elif (
                     name != directory
                     and self._finds_directories(db_schema)
                     and self._is_listed_table(lies_there)
                     and not self._has_row(lies_there, listing)
                 ):
-                    found.setdefault(TableName(db_schema, name), False)
+                    kinds.setdefault(TableName(db_schema, name), False)
                 elif name == directory and has_lost_manifest(place.child(directory)):
-                    found[TableName(db_schema, directory)] = True
-        return found | dict.fromkeys(named, False)
+                    kinds[TableName(db_schema, directory)] = True
+        return kinds | dict.fromkeys(named, False)
 
     def left_over(self) -> list[Store]:
         """Return the directories that hold nothing but files of writes into tables that were dropped."""
@@ -424,13 +424,13 @@ class TableResolver:
 
     def _names(self, db_schema: str) -> list[str]:
         """Return what look like the names of tables in a schema, without opening any."""
-        found = [name.name for name in self._listed_tables() if name.db_schema == db_schema]
+        names = [name.name for name in self._listed_tables() if name.db_schema == db_schema]
         if _is_safe(db_schema):
             place = self._directory(db_schema)
             tables = [d for d in place.directories() if d.endswith(PLAIN_SUFFIX) or place.child(d).has(MANIFEST)]
-            found += [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
+            names += [name for name in (d.removesuffix(PLAIN_SUFFIX) for d in tables) if _is_safe(name)]
         temporary = [name.name for name in self.temporary_names if name.db_schema == db_schema]
-        return [*temporary, *(name for name in found if self._sees(TableName(db_schema, name)))]
+        return [*temporary, *(name for name in names if self._sees(TableName(db_schema, name)))]
 
     def _directory(self, db_schema: str) -> Store:
         if db_schema == PUBLIC:
@@ -512,8 +512,8 @@ def _follow_link(what: str, name: str) -> OutsideRoot:
 def _is_table(place: Store) -> bool:
     if not place.is_remote:
         return place.has(VERSIONS) or has_lost_versions(place)
-    found = _directories(place)  # by one request, whatever is there
-    return VERSIONS in found or (TRANSACTIONS in found and has_lost_versions(place))
+    names = _directories(place)  # by one request, whatever is there
+    return VERSIONS in names or (TRANSACTIONS in names and has_lost_versions(place))
 
 
 def _directories(place: Store) -> list[str]:

@@ -59,9 +59,9 @@ class Views:
 
     def list_views(self) -> Iterator[ViewDefinition]:
         """Yield all views but those that cannot be read, whose own use says so."""
-        for found in map(self._read_or_error, self.files()):
-            if isinstance(found, ViewDefinition):
-                yield found
+        for view in map(self._read_or_error, self.files()):
+            if isinstance(view, ViewDefinition):
+                yield view
 
     def files(self) -> list[str]:
         """Return the names of the files of all views."""

@@ -136,13 +136,13 @@ def candidates(search: Order, rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(may_be_same & (places - first < search.count)))
 
 
-def is_certain(search: Order, best: pa.Table, found: pa.Table) -> bool:
+def is_certain(search: Order, best: pa.Table, rows: pa.Table) -> bool:
     """Return whether rows that are better than the last one `found` are enough: no row that was not found is among the best."""
     if best.num_rows < search.count or not search.precision:
         return bool(best.num_rows >= search.count)
     scores = best[search.result.name].to_numpy().astype(np.float64)
     last = np.partition(scores, -search.count)[-search.count]
-    return bool(last * (1 - search.precision) > np.min(found[search.result.name].to_numpy()))
+    return bool(last * (1 - search.precision) > np.min(rows[search.result.name].to_numpy()))
 
 
 def settle_best(search: Order, rows: pa.Table, asked: int) -> pa.Table:
@@ -227,11 +227,11 @@ def _addresses_in(among: Mapping[int, Addresses], source: Source) -> Addresses:
     if not source.tables:
         return among.get(source.number, NO_ADDRESSES)
     own = [among.get(number, NO_ADDRESSES) for number in source.numbers]
-    found = [NO_ADDRESSES]
+    addresses = [NO_ADDRESSES]
     for fragment, (table, number) in source.origins.items():
         first, last = np.searchsorted(own[table], [_address(number), _address(number + 1)])
-        found.append(own[table][first:last] & _OFFSETS | _address(fragment))
-    return np.sort(np.concatenate(found))
+        addresses.append(own[table][first:last] & _OFFSETS | _address(fragment))
+    return np.sort(np.concatenate(addresses))
 
 
 def places_of(addresses: Addresses, known: Addresses) -> npt.NDArray[np.intp]:
@@ -362,10 +362,10 @@ def indexed_files(column: str, scan: Scan, source: Source) -> frozenset[int]:
     stored, fields = physical(source.columns, root, scan.ids.get(root)), source.dataset.lance_schema.fields()
     number = None
     for name in [] if stored is None else [stored.name, *inner]:
-        found = next((field for field in fields if field.name() == name), None)
-        if found is None:
+        indexed = next((field for field in fields if field.name() == name), None)
+        if indexed is None:
             return frozenset()
-        number, fields = found.id(), found.children()
+        number, fields = indexed.id(), indexed.children()
     mine = [index for index in source.dataset.describe_indices() if list(index.fields) == [number]]
     return frozenset[int]().union(*map(covered_files, mine))
 
@@ -421,13 +421,13 @@ def _names(source: Source, addresses: Addresses) -> Sequence[str]:
     places = pa.array(addresses, pa.uint64())
     if source.dataset.has_stable_row_ids:
         places = _ids(source, addresses)
-    found: Sequence[str] = row_names(source.dataset, source.partition, places, source.named_by).to_pylist()
-    return found
+    names: Sequence[str] = row_names(source.dataset, source.partition, places, source.named_by).to_pylist()
+    return names
 
 
 def _ids(source: Source, addresses: Addresses) -> pa.Array:
     """Return the stable ids of the rows at some addresses."""
-    found = source.dataset.to_table(
+    rows = source.dataset.to_table(
         columns=[], filter=address_condition(addresses), with_row_id=True, with_row_address=True
     )
-    return found[ROW_ID].combine_chunks().take(pa.array(places_of(addresses, found[ROW_ADDRESS].to_numpy())))
+    return rows[ROW_ID].combine_chunks().take(pa.array(places_of(addresses, rows[ROW_ADDRESS].to_numpy())))

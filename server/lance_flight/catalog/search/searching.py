@@ -192,8 +192,8 @@ def _search_each(
 
 def _of_table(search: VectorSearch, scan: Scan, table: Open, check: Callable[[], None]) -> pa.Table:
     check()
-    found = [best_of_source(search, scan, source, check) for source in table()]
-    return found[0] if len(found) == 1 else rank_rows(search, pa.concat_tables(found))
+    tables = [best_of_source(search, scan, source, check) for source in table()]
+    return tables[0] if len(tables) == 1 else rank_rows(search, pa.concat_tables(tables))
 
 
 def best_of_source(
@@ -238,18 +238,18 @@ def best_of_each(
             pool.submit(partial(_search_table_by_all, search, vectors, scan, table, check)) for scan, table in work
         ]
         try:
-            found = [future.result() for future in running]
+            best_of_tables = [future.result() for future in running]
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return [rank_rows(search, pa.concat_tables(tables)) for tables in zip(*found, strict=True)]
+    return [rank_rows(search, pa.concat_tables(tables)) for tables in zip(*best_of_tables, strict=True)]
 
 
 def _search_table_by_all(
     search: VectorSearch, vectors: Sequence[pa.Array], scan: Scan, table: Open, check: Callable[[], None]
 ) -> list[pa.Table]:
     sources = table()
-    found: list[pa.Table] = []
+    best: list[pa.Table] = []
     at_once = max(1, ROWS_AT_ONCE // (search.count + 1))
     for start in range(0, len(vectors), at_once):
         some = vectors[start : start + at_once]
@@ -260,8 +260,8 @@ def _search_table_by_all(
                 best_of_source(each, scan, source, check, first[place])
                 for source, first in zip(sources, firsts, strict=True)
             ]
-            found.append(rank_rows(each, pa.concat_tables(parts)))
-    return found
+            best.append(rank_rows(each, pa.concat_tables(parts)))
+    return best
 
 
 class _NotTogether(Exception):
@@ -319,6 +319,6 @@ def _first(
         yield rows.filter(pa.array(places == place))
 
 
-def keys_of_rows(found: Sequence[pa.Table], keys: pa.Array) -> pa.Array:
+def keys_of_rows(tables: Sequence[pa.Table], keys: pa.Array) -> pa.Array:
     """Return for each row of several tables, one after another, the key of its table."""
-    return keys.take(pa.array(np.repeat(np.arange(len(found)), [table.num_rows for table in found])))
+    return keys.take(pa.array(np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])))

@@ -127,15 +127,15 @@ class _Words:
         return token in self._tokens or any(is_near(token, other, most) for other, most in self._fuzzy)
 
     def _in_phrases(self, words: Sequence[tuple[int, int, tuple[str, ...]]]) -> set[int]:
-        found: set[int] = set()
+        places: set[int] = set()
         for place, (_, _, tokens) in enumerate(words):
             for pattern in self._phrases.get(next(iter(tokens), ""), ()):
                 following = words[place : place + len(pattern)]
                 if len(following) == len(pattern) and all(
                     token is None or token in has for token, (_, _, has) in zip(pattern, following, strict=True)
                 ):
-                    found.update(range(place, place + len(pattern)))
-        return found
+                    places.update(range(place, place + len(pattern)))
+        return places
 
 
 def _spans_of_parts(query: Node | None) -> Callable[[str], Iterator[Span]]:
@@ -184,7 +184,7 @@ def _window(text: str, spans: Sequence[Span], length: int) -> tuple[int, int]:
 
 def _best(spans: Sequence[Span], length: int) -> tuple[int, int]:
     """Return where the best words begin and end, in as many characters."""
-    best, found, first = (0, 0), (0, 0), 0
+    best, stretch, first = (0, 0), (0, 0), 0
     held: Counter[str] = Counter()
     for last, (_, stop, name) in enumerate(spans):
         held[name] += 1
@@ -195,8 +195,8 @@ def _best(spans: Sequence[Span], length: int) -> tuple[int, int]:
             first += 1
         worth = (len(held), last - first + 1)
         if worth > best:
-            best, found = worth, (spans[first][0], min(stop, spans[first][0] + length))
-    return found
+            best, stretch = worth, (spans[first][0], min(stop, spans[first][0] + length))
+    return stretch
 
 
 def is_near(one: str, other: str, most: int) -> bool:

@@ -84,11 +84,11 @@ class Counts:
 
     def of(self, key: tuple[str, ...], count: Callable[[], int]) -> int:
         """Return the number of a key, counted if it is not known."""
-        found = self._known.get(key)
-        if found is None:
-            found = count()
-            self._known.put(key, found)
-        return found
+        counted = self._known.get(key)
+        if counted is None:
+            counted = count()
+            self._known.put(key, counted)
+        return counted
 
 
 _NO_CUTTING = frozenset({"lance_tokenizer", "with_position", "block_size", "document_granularity"})
@@ -136,8 +136,8 @@ class IndexedTexts:
     def statistics(self, words: Iterable[Word]) -> Statistics:
         """Return the statistics that Lance scores some words by, from its counts; deleted rows are taken to be like the rest."""
         share = self.documents / self.live if self.live else 1.0
-        found = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
-        return Statistics(documents=self.documents, frequencies=found)
+        frequencies = {str(word.token): min(share * self._frequency(word), self.documents) for word in words}
+        return Statistics(documents=self.documents, frequencies=frequencies)
 
     def _frequency(self, word: Word) -> int:
         if self.key is None:
@@ -366,16 +366,16 @@ def _read_query(texts: Texts, query: Node | None, every: Worth | None) -> tuple[
 
 def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]:
     """Return files in groups that have `MOST_UNINDEXED` rows at most, as far as no file has more by itself."""
-    found: list[tuple[LanceFragment, ...]] = []
+    portions: list[tuple[LanceFragment, ...]] = []
     room = 0
     for file in files:
         rows = file.count_rows()
         if rows > room:
-            found.append(())
+            portions.append(())
             room = MOST_UNINDEXED
-        found[-1] += (file,)
+        portions[-1] += (file,)
         room -= rows
-    return found
+    return portions
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,11 +164,11 @@ def parse(
 
 
 def _tokens(text: str) -> list[_Token]:
-    found = []
+    tokens = []
     for match in _TOKEN.finditer(text):
         kind = str(match.lastgroup)
-        found.append(_Token(kind, match[kind], match.start(), match.end()))
-    return found
+        tokens.append(_Token(kind, match[kind], match.start(), match.end()))
+    return tokens
 
 
 def _has_sign(token: _Token) -> bool:
@@ -185,10 +185,10 @@ class _Parser:
         self._depth = self._parts = 0
 
     def whole(self) -> Node | None:
-        found = self._query(None)
+        query = self._query(None)
         if self._next is not None:
             raise self._error("has a bracket that is closed and was not opened", _PLAINLY.format(")"))
-        return found
+        return query
 
     @property
     def _next(self) -> _Token | None:
@@ -336,10 +336,10 @@ class _Parser:
             return None
         self._at += 1
         most = MOST_SLOP if token.kind == "phrase" else MOST_FUZZINESS
-        found = int(following.text[1 : 1 + _DIGITS] or 1)
-        if found > most:
+        distance = int(following.text[1 : 1 + _DIGITS] or 1)
+        if distance > most:
             raise self._error(f"has {following.text!r}", f"expected ~ and a number up to {most}", at=following)
-        return found
+        return distance
 
     def _parse_boost(self, node: Node | None) -> Node | None:
         token = self._next
@@ -449,8 +449,8 @@ def weighed_words(node: Node | None, cut: Cut) -> tuple[Word, ...]:
     Words that may differ have none: which ones Lance finds for them is not known before.
     """
     exact = (leaf for leaf in leaves(node) if isinstance(leaf, Phrase) or not leaf.fuzziness)
-    found = (word for leaf in exact for word in words_of(leaf.text, cut))
-    return tuple({word.token: word for word in found if word.token is not None}.values())
+    words = (word for leaf in exact for word in words_of(leaf.text, cut))
+    return tuple({word.token: word for word in words if word.token is not None}.values())
 
 
 def query_of(node: Node | None, columns: Sequence[SearchedColumn]) -> tuple[FullTextQuery | None, float]:
@@ -479,8 +479,8 @@ class _Compiler:
     scale: float
 
     def of(self, node: Node | None) -> tuple[FullTextQuery | None, float]:
-        found = None if node is None else self._score(node)
-        return found, self.scale
+        score = None if node is None else self._score(node)
+        return score, self.scale
 
     def _score(self, node: Node) -> FullTextQuery | None:
         match node:

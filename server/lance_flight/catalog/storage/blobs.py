@@ -74,8 +74,8 @@ def all_rows(dataset: LanceDataset) -> pa.RecordBatchReader:
 def open_blobs(dataset: LanceDataset, column: str, addresses: Sequence[int]) -> list[BinaryIO | None]:
     """Return the blobs of the rows at some addresses as files, which read what is asked of them; None for NULL."""
     blob_arguments(dataset, [column])
-    found: list[BinaryIO | None] = dataset.take_blobs(column, addresses=list(addresses))
-    return found
+    blobs: list[BinaryIO | None] = dataset.take_blobs(column, addresses=list(addresses))
+    return blobs
 
 
 def _as_binary(field: pa.Field) -> pa.Field:
@@ -105,15 +105,15 @@ def with_documents(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBa
 
     On a thread of its own: batches come in the midst of Lance's work, where it takes no further calls.
     """
-    found = [name for name in batch.schema.names if name in names]
-    if not found:
+    document_columns = [name for name in batch.schema.names if name in names]
+    if not document_columns:
         return batch
-    columns = {name: batch.column(name) for name in found}
+    columns = {name: batch.column(name) for name in document_columns}
     schema = pa.schema([pa.field(name, column.type, metadata=_STORED) for name, column in columns.items()])
     stored = pa.Table.from_arrays(list(columns.values()), schema=schema)
     with ThreadPoolExecutor(1, thread_name_prefix="json") as pool:
         read = pool.submit(_read, stored).result()
-    for name in found:
+    for name in document_columns:
         column = contiguous(read.column(name))
         batch = batch.set_column(batch.schema.get_field_index(name), pa.field(name, column.type), column)
     return batch

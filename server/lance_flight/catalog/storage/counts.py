@@ -135,8 +135,8 @@ class StoreRequests:
         """Reads and writes by Lance so far."""
         if self._dataset is None:
             return LanceRequests()
-        found = self._dataset.io_stats_snapshot()
-        return LanceRequests(found.read_iops, found.read_bytes, found.write_iops, found.written_bytes)
+        stats = self._dataset.io_stats_snapshot()
+        return LanceRequests(stats.read_iops, stats.read_bytes, stats.write_iops, stats.written_bytes)
 
 
 store_requests = StoreRequests()

@@ -304,8 +304,8 @@ def _is_json(content: bytes) -> bool:
 
 def _has_version(tree: Path) -> bool:
     """Return whether the newest version of a branch is whole."""
-    found = {n: path for path in Path(tree, VERSIONS).glob("*.manifest") if (n := parse_version(path.name))}
-    return bool(found) and is_whole(found[max(found)].read_bytes())
+    versions = {n: path for path in Path(tree, VERSIONS).glob("*.manifest") if (n := parse_version(path.name))}
+    return bool(versions) and is_whole(versions[max(versions)].read_bytes())
 
 
 def _has_files(place: str, base: int, version: int) -> bool:

@@ -51,12 +51,12 @@ def filesystem(uri: str, options: Mapping[str, str]) -> tuple[pafs.FileSystem, s
         environment = {name.lower(): value for name, value in os.environ.items() if name.startswith("AWS_")}
         return _s3(tuple(sorted((environment | {**options}).items()))), path
     try:
-        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+        opened: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid as exc:
         raise InvalidInput(
             f"{uri!r} is no place that is known ({exc}); expected a directory, or s3://bucket/prefix"
         ) from exc
-    return found
+    return opened
 
 
 @cache
@@ -162,12 +162,12 @@ class PutClient:
             if _BUSY.search(str(failed)):
                 raise failed from None
             try:
-                found = self.read(key)
+                present = self.read(key)
             except OSError:
                 raise failed from None
-            if found is None:
+            if present is None:
                 raise failed from None
-            return found == content
+            return present == content
         return True
 
     def _ask(self, kind: StoreRequest, work: Callable[[], T]) -> T:

@@ -110,8 +110,8 @@ _MARKED_BLOBS = "2.1"
 
 def file_version_of(fragments: Iterable[FragmentMetadata]) -> str | None:
     """Return the version of all data files of some fragments; None where there are several versions, or no files."""
-    found = {(f.file_major_version, f.file_minor_version) for fragment in fragments for f in fragment.files}
-    return ".".join(map(str, found.pop())) if len(found) == 1 else None
+    versions = {(f.file_major_version, f.file_minor_version) for fragment in fragments for f in fragment.files}
+    return ".".join(map(str, versions.pop())) if len(versions) == 1 else None
 
 
 def chosen_version(asked: str | None, schema: pa.Schema) -> str:
@@ -121,14 +121,14 @@ def chosen_version(asked: str | None, schema: pa.Schema) -> str:
 
 def unstorable_in(schema: pa.Schema, version: str) -> list[str]:
     """Return what is wrong with the columns that files of a version have no encoding for."""
-    found = [
+    unstorable = [
         f"column {field.name!r} is {field.type}, which files of Lance version {version} cannot hold; expected"
         f" file_version {least} or a later one"
         for field in schema
         for least, is_it in _LEAST
         if version < least and any(is_it(kind) for kind in _types(field.type))
     ]
-    return found + [
+    return unstorable + [
         f"column {field.name!r} is a BLOB, which files of Lance version {version} hold in a form that only their own writer defines;"
         f" expected file_version {_MARKED_BLOBS}"
         for field in schema
@@ -202,9 +202,9 @@ class RootFormats:
 
     def version_for_new(self, kind: StoredFormat) -> int:
         """Return the version that new things of a format get: that of the record, or the newest that this release knows."""
-        found = self.versions()
-        self._check(found)
-        recorded = found.get(kind.name, FIRST)
+        versions = self.versions()
+        self._check(versions)
+        recorded = versions.get(kind.name, FIRST)
         return min(recorded, kind.newest) if isinstance(recorded, int) and recorded >= FIRST else FIRST
 
     def versions(self) -> Mapping[str, object]:
@@ -217,14 +217,14 @@ class RootFormats:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return {}
         try:
-            found = read_json(content)
+            versions = read_json(content)
         except ValueError as exc:
             raise Corrupt(f"{PRIVATE}/{RECORD} of root {self.store.name!r} is no JSON: {exc}") from exc
-        if not isinstance(found, dict):
+        if not isinstance(versions, dict):
             raise Corrupt(
-                f"{PRIVATE}/{RECORD} of root {self.store.name!r} is {found!r}; expected versions by their formats"
+                f"{PRIVATE}/{RECORD} of root {self.store.name!r} is {versions!r}; expected versions by their formats"
             )
-        return found
+        return versions
 
     def write(self, versions: Mapping[str, int]) -> None:
         """Write the record in one step; what it says of formats that are not among the versions stays."""

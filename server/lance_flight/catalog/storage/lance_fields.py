@@ -122,7 +122,7 @@ def numbered_columns(dataset: LanceDataset) -> list[pa.Field]:
 
 def _numbered_fields(fields: Sequence[pa.Field], stored: Sequence[Any], parent: int) -> list[pa.Field]:
     """Give fields the numbers of those `stored` for them, which are none below a vector."""
-    found = []
+    numbered = []
     for place, field in enumerate(fields):
         mine = stored[place] if len(stored) == len(fields) else None
         number = UNNUMBERED + (parent + 1) * MOST_CHILDREN + place if mine is None else int(mine.id())
@@ -132,8 +132,8 @@ def _numbered_fields(fields: Sequence[pa.Field], stored: Sequence[Any], parent: 
         inner = _numbered_fields(children(field.type), below, number)
         metadata = {**(field.metadata or {}), TABLE_FIELD_ID: str(number).encode()}
         kind = rebuilt(field.type, inner) if inner else field.type
-        found.append(pa.field(field.name, kind, field.nullable, metadata))
-    return found
+        numbered.append(pa.field(field.name, kind, field.nullable, metadata))
+    return numbered
 
 
 def new_schema(schema: pa.Schema) -> LanceSchema:
@@ -173,11 +173,11 @@ def seed_of(schema: LanceSchema) -> pa.Schema | None:
 
 def renumber_fragments(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
     """Return new fragments whose files hold fields under other numbers."""
-    found = [fragment.to_json() for fragment in fragments]
-    for fragment in found:
+    documents = [fragment.to_json() for fragment in fragments]
+    for fragment in documents:
         for file in fragment["files"]:
             file["fields"] = [moved.get(number, number) for number in file["fields"]]
-    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
 
 
 def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema | None = None) -> LanceSchema:

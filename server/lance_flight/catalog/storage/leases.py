@@ -257,10 +257,10 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
 
 def from_bytes(content: bytes) -> set[SnapshotId]:
     """Return what `to_bytes` wrote; `NewerFormat` for a lease with another version, which no vacuum may take for none."""
-    found = read_json(content)
-    if FORMAT_OF_LEASES in found:
-        LEASE.check(found.pop(FORMAT_OF_LEASES), "the lease of another server")
-    return {(branch or None, int(number)) for branch, numbers in found.items() for number in numbers}
+    document = read_json(content)
+    if FORMAT_OF_LEASES in document:
+        LEASE.check(document.pop(FORMAT_OF_LEASES), "the lease of another server")
+    return {(branch or None, int(number)) for branch, numbers in document.items() for number in numbers}
 
 
 def leased_snapshots(namespace: Store, now: float) -> set[SnapshotId]:
@@ -279,12 +279,12 @@ def _list_leases(place: Store, *, since: float = 0) -> set[SnapshotId]:
 
 def snapshots_in(place: Store, files: Iterable[StoredFile]) -> set[SnapshotId]:
     """Return the snapshots that stand in some of the files at a place; one that has gone by now says nothing."""
-    found: set[SnapshotId] = set()
+    snapshots: set[SnapshotId] = set()
     for file in files:
         if file.path.endswith(SUFFIX):
             with suppress(FileNotFoundError):
-                found |= from_bytes(place.read(file.path))
-    return found
+                snapshots |= from_bytes(place.read(file.path))
+    return snapshots
 
 
 def clock_of(namespace: Store) -> float:

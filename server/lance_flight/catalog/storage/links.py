@@ -110,10 +110,10 @@ def _entries(top: str, directory: str) -> set[str]:
 
 def _mark(path: str) -> _Mark:
     try:
-        found = os.lstat(path)
+        state = os.lstat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return state.st_dev, state.st_ino, state.st_mtime_ns
 
 
 def _follow(top: str, path: str) -> OutsideRoot:

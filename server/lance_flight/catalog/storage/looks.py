@@ -95,23 +95,23 @@ class Looks:
         """Return an answer about a place: a remembered one of this statement, or of the last `within` seconds, or what `ask` returns."""
         known = self.recall(place, what, within=within)
         if known is not None:
-            found: T = known[0]
-            return found
+            answer: T = known[0]
+            return answer
         asked = self._clock()
-        found = ask()
-        self._answers.put((place, what), (found, asked))
-        return found
+        answer = ask()
+        self._answers.put((place, what), (answer, asked))
+        return answer
 
     def recall(self, place: str, what: str, *, within: float = 0.0) -> tuple[Any] | None:
         """Return a remembered answer, alone in a tuple; None where the store has to be asked."""
-        found, now = self._answers.get((place, what)), self._clock()
-        if found is None:
+        known, now = self._answers.get((place, what)), self._clock()
+        if known is None:
             return None
         block = _current()
-        is_of_statement = block is not None and found[1] >= block.moment and now - found[1] <= block.longest
-        if not (is_of_statement or now - found[1] <= within) or not self._holds(place, found[1]):
+        is_of_statement = block is not None and known[1] >= block.moment and now - known[1] <= block.longest
+        if not (is_of_statement or now - known[1] <= within) or not self._holds(place, known[1]):
             return None
-        return (found[0],)
+        return (known[0],)
 
     def change(self, place: str) -> None:
         """Forget the answers about a place whose newest version this process has changed."""

@@ -235,17 +235,19 @@ class Store:
 
     def _version_path(self, version: int | str | None) -> str:
         """Return the path of the file of a version (None: the newest) from the directory above, as far as it is known."""
-        found = {number: name for name in self.child(VERSIONS).files() if (number := parse_version(name)) is not None}
-        wanted = max(found, default=0) if version is None else version
-        name = found.get(wanted) if isinstance(wanted, int) else None
+        versions = {
+            number: name for name in self.child(VERSIONS).files() if (number := parse_version(name)) is not None
+        }
+        wanted = max(versions, default=0) if version is None else version
+        name = versions.get(wanted) if isinstance(wanted, int) else None
         return self._name(version) if name is None else f"{self.name}/{VERSIONS}/{name}"
 
-    def words(self, said: Exception | str) -> str:
+    def words(self, message: Exception | str) -> str:
         """Return what another library says, with every path as it is seen from this place, and none of Lance's own source.
 
         The only way for such words into a message of ours: clients are not told where a server keeps its tables.
         """
-        text = _LANCE_SOURCE.sub("", str(said)).removeprefix("External error: ")
+        text = _LANCE_SOURCE.sub("", str(message)).removeprefix("External error: ")
         for prefix in (self.uri, self.uri.lstrip("/")):
             text = text.replace(f"{prefix}/", "") if prefix else text
         return text
@@ -484,10 +486,10 @@ class Store:
 def _is_below(path: str, top: str) -> bool:
     """Return whether a path, as Lance writes one, is that of something below another one, with no symbolic link between them."""
     scheme, _, rest = top.rpartition("://")
-    found = path.partition("://")[2] if "://" in path else path
+    path_only = path.partition("://")[2] if "://" in path else path
     if scheme:
-        return f"/{found.strip('/')}/".startswith(f"/{rest.strip('/')}/")
-    place = os.path.normpath(found)
+        return f"/{path_only.strip('/')}/".startswith(f"/{rest.strip('/')}/")
+    place = os.path.normpath(path_only)
     if not f"{place}/".startswith(f"{top}/"):
         # The same directory may be called otherwise, by way of a link above the root.
         place = f"{top}/{os.path.relpath(os.path.realpath(place), os.path.realpath(top))}"
@@ -515,6 +517,6 @@ def _local_tree(place: str) -> Iterator[StoredFile]:
         below = directory[len(top) + 1 :]
         for name in names:
             with suppress(FileNotFoundError):
-                found = os.lstat(f"{directory}/{name}")
-                if stat.S_ISREG(found.st_mode):
-                    yield StoredFile(f"{below}/{name}" if below else name, found.st_size, found.st_mtime)
+                state = os.lstat(f"{directory}/{name}")
+                if stat.S_ISREG(state.st_mode):
+                    yield StoredFile(f"{below}/{name}" if below else name, state.st_size, state.st_mtime)

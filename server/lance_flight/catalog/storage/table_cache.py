@@ -60,8 +60,8 @@ class TableCache:
 
     def content(self, table: Store, version: int) -> bytes | None:
         """Return the file of a version that was kept; None where it is not known."""
-        found = self._contents.get((table.uri, version))
-        return None if found is None else found[1]
+        known = self._contents.get((table.uri, version))
+        return None if known is None else known[1]
 
     def forget(self, table: Store) -> None:
         """Forget the versions of a table whose directory this process is about to remove: another one may make it again."""
@@ -89,8 +89,8 @@ class TableCache:
 
     def recall(self, table: Store, version: int, committed_at: datetime | None) -> LanceDataset | None:
         """Return the dataset at a version of a table in an object store from memory; None where that may be another table's."""
-        found = self._found.get((table.uri, version))
-        return found[1] if found is not None and _is_of(table, found[1], committed_at) else None
+        known = self._found.get((table.uri, version))
+        return known[1] if known is not None and _is_of(table, known[1], committed_at) else None
 
     def manifest(self, table: Store, version: int) -> bytes | None:
         """Return the manifest of a version whose file was kept, with which it is opened by one request, not two."""

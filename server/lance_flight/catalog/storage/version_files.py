@@ -90,12 +90,12 @@ def version_file(table: str, version: int) -> VersionFile | None:
     None where there is none of our naming, or it is a link.
     """
     try:
-        found = os.lstat(f"{table}/{VERSIONS}/{version_name(version)}")
+        state = os.lstat(f"{table}/{VERSIONS}/{version_name(version)}")
     except OSError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(state.st_mode):
         return None
-    return version, found.st_ino, found.st_mtime_ns, found.st_size
+    return version, state.st_ino, state.st_mtime_ns, state.st_size
 
 
 def is_followed(table: Store, version: int) -> bool | None:
@@ -156,6 +156,6 @@ def _moment(place: Store, version: int) -> datetime | None:
 def _file(place: Store, version: int) -> tuple[int, int] | None:
     for name in version_names(version):
         with suppress(OSError):
-            found = os.stat(f"{place.uri}/{VERSIONS}/{name}")  # noqa: PTH116 - several times quicker
-            return found.st_ino, found.st_mtime_ns
+            state = os.stat(f"{place.uri}/{VERSIONS}/{name}")  # noqa: PTH116 - several times quicker
+            return state.st_ino, state.st_mtime_ns
     return None

@@ -53,10 +53,10 @@ def check_file(place: str, name: str, size: int | None) -> None:
     if size is None or "://" in place:
         return
     try:
-        found = os.stat(f"{place}/{DATA}/{name}")  # noqa: PTH116 - several times quicker
+        state = os.stat(f"{place}/{DATA}/{name}")  # noqa: PTH116 - several times quicker
     except FileNotFoundError:
-        found = _find(place, f"{DATA}/{name}").stat()
-    if found.st_size != size:
+        state = _find(place, f"{DATA}/{name}").stat()
+    if state.st_size != size:
         raise _cut_short(Path(name))
 
 
@@ -74,20 +74,20 @@ def seal(place: str, name: str, size: int | None) -> str:
     # As text: a path costs several times what it takes to look at the file.
     if "://" in place or not os.path.exists(path) or os.path.exists(f"{place}/{DATA}/{stem}"):  # noqa: PTH110
         return name
-    found = f"{stem}-{checksum_of(path):08x}{_SUFFIX}"
-    os.rename(path, f"{place}/{DATA}/{found}")  # noqa: PTH104
-    return found
+    sealed = f"{stem}-{checksum_of(path):08x}{_SUFFIX}"
+    os.rename(path, f"{place}/{DATA}/{sealed}")  # noqa: PTH104
+    return sealed
 
 
 def seal_fragments(
     place: str, fragments: Iterable[FragmentMetadata], known: Container[str] = frozenset()
 ) -> list[FragmentMetadata]:
     """Return the descriptions of fragments with the names that their files have got (`seal`), but those that were `known` before."""
-    found = [fragment.to_json() for fragment in fragments]
-    for fragment in found:
+    documents = [fragment.to_json() for fragment in fragments]
+    for fragment in documents:
         for file in (each for each in fragment["files"] if each["path"] not in known):
             file["path"] = seal(place, file["path"], file.get("file_size_bytes"))
-    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
 
 
 def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
@@ -97,8 +97,8 @@ def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[
     """
     known = list(fragments)
     check_deletions(place, known)
-    found = [fragment.to_json() for fragment in known]
-    for fragment, written in zip(known, found, strict=True):
+    documents = [fragment.to_json() for fragment in known]
+    for fragment, written in zip(known, documents, strict=True):
         path = _find(place, fragment.deletion_file.path(fragment.id))
         if "://" in place or not path.exists():
             continue
@@ -106,7 +106,7 @@ def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[
         number = checksum << 32 | checksum ^ _TURNED
         path.rename(path.with_name(path.name.replace(str(fragment.deletion_file.id), str(number))))
         written["deletion_file"]["id"] = number
-    return [FragmentMetadata.from_json(json.dumps(file)) for file in found]
+    return [FragmentMetadata.from_json(json.dumps(file)) for file in documents]
 
 
 def deletion_damage(path: Path, number: int) -> str | None:
@@ -149,8 +149,8 @@ def _checksum_of_tree(path: Path) -> int:
     """Return the CRC-32 of the names, sizes and contents of all files below a directory."""
     checksum = 0
     for file in sorted(each for each in path.rglob("*") if each.is_file()):
-        said = f"{file.relative_to(path)} {file.stat().st_size} {checksum_of(file)}\n"
-        checksum = zlib.crc32(said.encode(), checksum)
+        line = f"{file.relative_to(path)} {file.stat().st_size} {checksum_of(file)}\n"
+        checksum = zlib.crc32(line.encode(), checksum)
     return checksum
 
 
@@ -172,9 +172,9 @@ def checksum_of(path: Path | str) -> int:
 def damage_of(path: Path, size: int | None) -> str | None:
     """Return what is wrong with a data file; None where it is as it was written, as far as its name says how."""
     try:
-        found = path.stat().st_size
-        if size is not None and found != size:
-            return f"{path.name!r} has {found:,} bytes; expected {size:,}"
+        actual_size = path.stat().st_size
+        if size is not None and actual_size != size:
+            return f"{path.name!r} has {actual_size:,} bytes; expected {size:,}"
         recorded = recorded_checksum(path.name)
         if recorded is not None and checksum_of(path) != recorded:
             return f"{path.name!r} is not as it was written: its checksum is {checksum_of(path):08x}"

@@ -184,11 +184,11 @@ def columns_of(table: Store, version: int) -> bytes | None:
 
     `OutsideRoot` where a symbolic link leads to the table, or lies in place of one of its directories.
     """
-    found = _find(table, version)
-    if found is None:
+    parsed = _find(table, version)
+    if parsed is None:
         return None
     table.check_place()
-    return found.columns + found.form
+    return parsed.columns + parsed.form
 
 
 def write_version(table: Store, base: int, operation: LanceOperation.BaseOperation) -> bool:
@@ -231,11 +231,11 @@ def _find(table: Store, version: int) -> _Version | None:
     if known is not None and known[0] == file:
         return known[1]
     try:
-        found = _Version.read(Path(table.uri, VERSIONS, version_name(version)).read_bytes())
+        parsed = _Version.read(Path(table.uri, VERSIONS, version_name(version)).read_bytes())
     except FileNotFoundError:
         return None
-    _known.put((table.uri, version), (file, found))
-    return found
+    _known.put((table.uri, version), (file, parsed))
+    return parsed
 
 
 def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Version | None:
@@ -245,9 +245,9 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
         return _Version.read(content)
     dataset = kept_tables.recall(table, version, None)
     if dataset is not None:
-        found = _Version.of(dataset._ds.serialized_manifest(), b"")  # noqa: SLF001 - what a dataset is pickled by
-        if found is None or not found.has_indices:
-            return found
+        parsed = _Version.of(dataset._ds.serialized_manifest(), b"")  # noqa: SLF001 - what a dataset is pickled by
+        if parsed is None or not parsed.has_indices:
+            return parsed
     if version < (_left.get(table.uri) or 0):
         return None
     try:
@@ -258,12 +258,12 @@ def _find_remote(table: Store, version: int, client: PutClient, key: str) -> _Ve
         raise storage_error(exc) or exc from exc
     if content is None:
         return None
-    found = _Version.read(content) if len(content) <= LONGEST else None
-    if found is None:
+    parsed = _Version.read(content) if len(content) <= LONGEST else None
+    if parsed is None:
         _left.put(table.uri, version + _LEFT_VERSIONS)
     else:
         kept_tables.keep_content(table, version, content)
-    return found
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)

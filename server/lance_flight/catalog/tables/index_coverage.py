@@ -68,9 +68,9 @@ def index_of(dataset: LanceDataset, column: str, kind: IndexKind) -> lance.Index
 
     Of several the oldest, which Lance takes.
     """
-    found = filter(_is_of(dataset, column, kind), dataset.describe_indices())
+    indices = filter(_is_of(dataset, column, kind), dataset.describe_indices())
     return min(
-        found, key=lambda index: min(segment.created_at or _LONG_AGO for segment in index.segments), default=None
+        indices, key=lambda index: min(segment.created_at or _LONG_AGO for segment in index.segments), default=None
     )
 
 
@@ -113,10 +113,10 @@ def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
     for index in dataset.describe_indices():
         kind = _KINDS.get(_plain(index.index_type))
         if kind is not None and len(index.fields) == 1:
-            told = dict(index.details or {})
-            told |= told.get("compression") or {}
-            told["metric"] = str(told.get("metric_type", "")).lower()
-            options = {name: told[name] for name, of in kind.options.items() if type(told.get(name)) is of}
+            details = dict(index.details or {})
+            details |= details.get("compression") or {}
+            details["metric"] = str(details.get("metric_type", "")).lower()
+            options = {name: details[name] for name, of in kind.options.items() if type(details.get(name)) is of}
             yield IndexDefinition(name=index.name, field_id=int(index.fields[0]), kind=kind.name, options=options)
 
 
@@ -128,8 +128,8 @@ def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lan
 
 def _number_of(fields: Iterable[Any], path: Sequence[str]) -> int:
     """Return Lance's number of a column, or of a field inside structs."""
-    found = next(field for field in fields if field.name() == path[0])
-    return int(found.id()) if len(path) == 1 else _number_of(found.children(), path[1:])
+    first = next(field for field in fields if field.name() == path[0])
+    return int(first.id()) if len(path) == 1 else _number_of(first.children(), path[1:])
 
 
 def _files(segments: Iterable[lance.Index]) -> frozenset[int]:
@@ -162,7 +162,7 @@ class CarriedIndices:
     @classmethod
     def of(cls, dataset: LanceDataset, places: Mapping[int | None, Store]) -> CarriedIndices:
         """Return the indices of a table whose files lie at `places`, by the base paths that they name."""
-        found = dataset.describe_indices()
+        described = dataset.describe_indices()
         carried = [
             replace(
                 segment,
@@ -173,13 +173,13 @@ class CarriedIndices:
                 ],
                 index_details=_details(index),
             )
-            for index in found
+            for index in described
             for segment in segments(index)
         ]
-        kinds = [(index.name, _signature(index)) for index in found]
+        kinds = [(index.name, _signature(index)) for index in described]
         # Texts of a column are searched by one index, whatever others there are.
         kinds += [
-            (f"{index.fields}", (tuple(index.fields), index.name, None)) for index in found if _is_of_texts(index)
+            (f"{index.fields}", (tuple(index.fields), index.name, None)) for index in described if _is_of_texts(index)
         ]
         return cls(tuple(carried), tuple(kinds))
 
@@ -191,8 +191,8 @@ class CarriedIndices:
 
 
 def _signature(index: lance.IndexDescription) -> Signature:
-    told = str(sorted(index.details.items())) if _is_of_texts(index) else index.details.get("metric_type")
-    return tuple(index.fields), index.index_type, told
+    details = str(sorted(index.details.items())) if _is_of_texts(index) else index.details.get("metric_type")
+    return tuple(index.fields), index.index_type, details
 
 
 def _is_of_texts(index: lance.IndexDescription) -> bool:
@@ -214,8 +214,8 @@ def _text_details(options: str) -> tuple[str, bytes]:
     dataset = lance.write_dataset(empty, f"memory://{secrets.token_hex(8)}")
     dataset.create_scalar_index("text", "INVERTED", **json.loads(options))
     (made,) = dataset.read_transaction(dataset.version).operation.new_indices
-    told: tuple[str, bytes] = made.index_details
-    return told
+    details: tuple[str, bytes] = made.index_details
+    return details
 
 
 _, _CREATED, _UPDATED = (field.name for field in LINEAGE_FIELDS)
@@ -226,13 +226,13 @@ def holds_old_values(dataset: LanceDataset, index: Sequence[lance.Index], fragme
     if not (dataset.has_stable_row_ids and index and fragments):
         return False
     made = min(segment.dataset_version for segment in index)
-    found = dataset.scanner(
+    scanner = dataset.scanner(
         columns=[_UPDATED],
         filter=f"{_UPDATED} > {made} AND {_UPDATED} > {_CREATED}",
         fragments=[file for file in dataset.get_fragments() if file.fragment_id in fragments],
         limit=1,
     )
-    return bool(found.to_table().num_rows)
+    return bool(scanner.to_table().num_rows)
 
 
 def is_outdated(dataset: LanceDataset, index: lance.IndexDescription) -> bool:

@@ -190,7 +190,7 @@ class _Group:
 def sources(tables: Sequence[PinnedTable]) -> list[Source]:
     """Return the sources of a scan of `tables`: those that can be merged as one, and each of the rest."""
     merged, alone = merge(tables) if len(tables) > 1 else ((), tables)
-    return [found.source for found in merged] + [own_source(table) for table in alone]
+    return [table.source for table in merged] + [own_source(table) for table in alone]
 
 
 def own_source(table: PinnedTable) -> Source:
@@ -229,16 +229,16 @@ def _read_files(place: _Place, pin: FixedPin) -> _Files | None:
         return None
     stores = {number: replace(store, uri=path) for number, path in places.items()}
     indices = CarriedIndices.of(dataset, stores) if dataset.has_index else CarriedIndices()
-    told = [number for segment in indices.segments for number in segment.fragment_ids]
+    numbers = [number for segment in indices.segments for number in segment.fragment_ids]
     # The name of a list of deleted rows has the number of its file.
-    told += [fragment.id for fragment in fragments if fragment.deletion_file is not None]
+    numbers += [fragment.id for fragment in fragments if fragment.deletion_file is not None]
     return _Files(
         places=places,
         layout=(intern(str(dataset.lance_schema)), version),
         schema=dataset.lance_schema,
         fragments=tuple(without(fragments)),
         indices=indices,
-        numbers=frozenset([*told, *(fragment.id for fragment in fragments)]) if told else frozenset(),
+        numbers=frozenset([*numbers, *(fragment.id for fragment in fragments)]) if numbers else frozenset(),
         lacking=_lacking_columns(dataset, fragments),
     )
 
@@ -287,9 +287,9 @@ def _made_without_element_ids(places: _Places, pins: _Pins) -> LanceDataset:
 
 
 def _make_dataset(places: _Places, pins: _Pins) -> _Made:
-    found = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
+    read_files = [_files(place, pin) for place, pin in zip(places, pins, strict=True)]
     # `merge` has asked before whether each of them can be a part.
-    files = [read for read in found if read is not None]
+    files = [read for read in read_files if read is not None]
     first = accumulate([1, *(len(read.places) for read in files)])
     bases = [dict(zip(read.places, count(start), strict=False)) for read, start in zip(files, first, strict=False)]
     parts = [(table, f) for table, read in enumerate(files) for f in under_bases(read.fragments, bases[table])]

@@ -171,8 +171,10 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
 
 def renumber(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
     """Return the same fragments with numbers of their own, from `first` on."""
-    found = [fragment.to_json() for fragment in fragments]
-    return [FragmentMetadata.from_json(json.dumps(fragment | {"id": first + n})) for n, fragment in enumerate(found)]
+    documents = [fragment.to_json() for fragment in fragments]
+    return [
+        FragmentMetadata.from_json(json.dumps(fragment | {"id": first + n})) for n, fragment in enumerate(documents)
+    ]
 
 
 def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
@@ -182,12 +184,12 @@ def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[Fragm
 
 def under_bases(fragments: Iterable[FragmentMetadata], numbers: Mapping[int | None, int]) -> list[FragmentMetadata]:
     """Return the same fragments, with their files and lists of deleted rows under the base paths that take the place of theirs."""
-    found = [fragment.to_json() for fragment in fragments]
-    for fragment in found:
+    documents = [fragment.to_json() for fragment in fragments]
+    for fragment in documents:
         deletions = fragment["deletion_file"]
         for file in [*fragment["files"], *([] if deletions is None else [deletions])]:
             file["base_id"] = numbers[file["base_id"]]
-    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in found]
+    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
 
 
 def create(
@@ -294,11 +296,15 @@ def resolve(store: Store, pin: Pin) -> FixedPin:
         case Latest():
             return Version(int(store.open().version))
         case Tag(tag):
-            found = store.open().tags.list().get(tag)
-            if found is None:
+            tag_entry = store.open().tags.list().get(tag)
+            if tag_entry is None:
                 raise NotFound(f"partition table {store.name!r} has no tag {tag!r}")
-            branch = found.get("branch")
-            return Version(int(found["version"])) if branch is None else BranchVersion(branch, int(found["version"]))
+            branch = tag_entry.get("branch")
+            return (
+                Version(int(tag_entry["version"]))
+                if branch is None
+                else BranchVersion(branch, int(tag_entry["version"]))
+            )
 
 
 def base_of(store: Store, pin: Pin, branch: str | None) -> FixedPin:
@@ -405,13 +411,13 @@ def _commit_plain(
     except (Conflict, OSError) as exc:
         # Whatever went wrong, the table says whether it did so before or after the commit: what is met may be this very one.
         ours = properties.get(TRANSACTIONS, "").split(",")[0]
-        found = find_commit(store.open(), base.version, ours) if ours else None
-        if found is None and store.is_remote and isinstance(exc, OSError):
+        committed = find_commit(store.open(), base.version, ours) if ours else None
+        if committed is None and store.is_remote and isinstance(exc, OSError):
             raise OutcomeUnknown(f"a commit to {store.name!r} was sent and not answered: {store.words(exc)}") from exc
-        if found is None:
+        if committed is None:
             raise
         flush(store.uri)
-        made = store.open(found)
+        made = store.open(committed)
     standing.check(store.name)
     kept_tables.keep(store, made)
     failpoint("plain_committed")

@@ -210,8 +210,8 @@ def _doubles(numbers: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
     if pa.types.is_decimal(numbers.type):
         numbers = numbers.cast(pa.float64())
     given = numbers.to_numpy() if isinstance(numbers, pa.ChunkedArray) else numbers.to_numpy(zero_copy_only=False)
-    found: npt.NDArray[np.float64] = given.astype(np.float64)
-    return found
+    doubles: npt.NDArray[np.float64] = given.astype(np.float64)
+    return doubles
 
 
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:

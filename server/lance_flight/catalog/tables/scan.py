@@ -203,8 +203,8 @@ class Scan:
         wanted, stored = within(targets[root], inner), fields[root]
         if wanted is None or stored is None:
             return None
-        found = path_of(children(stored.type), wanted[1:]) if inner else ((), stored)
-        return None if found is None else (stored.name, *found[0])
+        path = path_of(children(stored.type), wanted[1:]) if inner else ((), stored)
+        return None if path is None else (stored.name, *path[0])
 
     def _target(self, name: str, source: Source) -> pa.Field:
         """Return a column that is wanted, with the ids of the fields inside where the namespace says them."""
@@ -212,8 +212,8 @@ class Scan:
         number = self.ids.get(name)
         if number is None or not source.contexts:
             return mine
-        found = source.contexts[0].schema.column(number)
-        kind = mine.type if found is None or not found.type.equals(mine.type) else found.type
+        column = source.contexts[0].schema.column(number)
+        kind = mine.type if column is None or not column.type.equals(mine.type) else column.type
         return pa.field(name, kind, mine.nullable, {TABLE_FIELD_ID: str(number).encode()})
 
     def _is_filled(self, name: str, fill: Filling) -> bool:
@@ -261,9 +261,9 @@ class Scan:
             name for name, field in table.fields.items() if field is not None and _is_opaque(field)
         }
         if self.looked_up is not None and not_pushed.isdisjoint(self.looked_up.columns):
-            found = self._looked_up(table, self.looked_up, lineage, not_stored)
-            if found is not None:
-                return found
+            rows = self._looked_up(table, self.looked_up, lineage, not_stored)
+            if rows is not None:
+                return rows
         if self.filter is None or (self.pushable and not_pushed.isdisjoint(self.filter_columns)):
             condition, is_late = self.filter, False
             if self.span is not None and self.span.column not in not_pushed and self._reads_flat_columns(table):
@@ -378,7 +378,7 @@ class Scan:
         batch = self._name_rows(batch, table.source)
         if self._divides(table.source):
             batch = batch.append_column(PARTITION_FIELD, table.source.partitions_of(batch.column(ROW_ADDRESS)))
-        said = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
+        constants = {TABLE_NUMBER: table.source.number, PARTITION: table.source.partition}
         filled = [name for name in table.filled if name not in batch.schema.names]
         fills = table.fill.of(batch) if filled else {}
         for name in filled:
@@ -388,7 +388,7 @@ class Scan:
             # What is the same for all rows of a table; NULL where one has no lineage.
             if name not in batch.schema.names:
                 field = _MADE[name]
-                value = pa.repeat(pa.scalar(said.get(name), field.type), batch.num_rows)
+                value = pa.repeat(pa.scalar(constants.get(name), field.type), batch.num_rows)
                 batch = batch.append_column(field, value)
         if rest is not None:
             batch = filter_rows(batch, rest)

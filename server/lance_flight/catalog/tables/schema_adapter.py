@@ -132,16 +132,16 @@ def partly_stored(dataset: LanceDataset, columns: Iterable[pa.Field], wanted: It
         return {}
     keys = [key for key, _ in walk(list(columns))]
     by_key = dict(zip(keys, numbers(dataset.lance_schema), strict=True))
-    found = {number: unstored.get(by_key.get(number, -1), ()) for number in wanted}
-    return {number: np.array(sorted(lacking), np.uint64) for number, lacking in found.items() if lacking}
+    lacking_by_field = {number: unstored.get(by_key.get(number, -1), ()) for number in wanted}
+    return {number: np.array(sorted(lacking), np.uint64) for number, lacking in lacking_by_field.items() if lacking}
 
 
 def _values(contexts: tuple[PartitionContext, ...], number: int) -> pa.Array:
     """Return the value of a column in each table, in the type that the namespace has."""
     path, column = contexts[0].schema.paths[number]
-    found = [context.identity.by_source.get(number) for context in contexts]
+    values = [context.identity.by_source.get(number) for context in contexts]
     try:
-        return pa.concat_arrays([_cast(value, column.type) for value in found])
+        return pa.concat_arrays([_cast(value, column.type) for value in values])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise DataError(
             f"a partition value of column {path!r}, which the files lack, is no {column.type}: {exc}"
@@ -206,15 +206,15 @@ def path_within(columns: Sequence[pa.Field], namespace: NamespaceSchema, number:
 def path_of(columns: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> tuple[Path, pa.Field] | None:
     """Return where a table keeps the last of some fields of the namespace, of which each lies inside the one before."""
     names: list[str] = []
-    found: pa.Field | None = None
+    column: pa.Field | None = None
     for field in wanted:
         place = matching(field, columns)
         if place is None:
             return None
-        found = columns[place]
-        names.append(found.name)
-        columns = children(found.type)
-    return None if found is None else (tuple(names), found)
+        column = columns[place]
+        names.append(column.name)
+        columns = children(column.type)
+    return None if column is None else (tuple(names), column)
 
 
 def identify_columns(dataset: LanceDataset, namespace: NamespaceSchema) -> list[pa.Field]:
@@ -298,18 +298,18 @@ def _adapted_struct(column: pa.Array, inner: Sequence[pa.Field], target: pa.Fiel
         is_missing = place is None and not field.nullable and not _holds(field, fills)
         if is_missing and column.null_count < len(column):
             raise pa.ArrowInvalid(f"field {field.name!r} is NOT NULL and missing")
-    found = [
+    filled_fields = [
         missing_column(len(column), field, fills)
         if place is None
         else adapt_column(column.field(place), inner[place], field, fills)
         for place, field in zip(places, wanted, strict=True)
     ]
     is_null = column.is_null()
-    for field, filled in zip(wanted, found, strict=True):
+    for field, filled in zip(wanted, filled_fields, strict=True):
         if _holds(field, fills):
             # A struct with a value inside is not NULL.
             is_null = pc.and_(is_null, filled.is_null())
-    return pa.StructArray.from_arrays(found, fields=wanted, mask=is_null)
+    return pa.StructArray.from_arrays(filled_fields, fields=wanted, mask=is_null)
 
 
 def _fill(target: pa.Field, fills: Fills) -> Fill | None:
@@ -376,11 +376,11 @@ def writable(rows: pa.Table, dataset: LanceDataset, context: PartitionContext, t
     """
     schema, ids, known = identify_columns(dataset, context.schema), context.schema.ids, context.identity.by_source
     mine = {field.name: field for field in context.schema.table}
-    found = {name: physical(schema, name, ids[name]) for name in rows.column_names}
-    names = {field.name: name for name, field in found.items() if field is not None}
+    stored = {name: physical(schema, name, ids[name]) for name in rows.column_names}
+    names = {field.name: name for name, field in stored.items() if field is not None}
     problems = [
         f"column {name!r} is not in the table"
-        for name, field in found.items()
+        for name, field in stored.items()
         if field is None and not known.keys() >= _leaves(mine[name])
     ]
     problems += [

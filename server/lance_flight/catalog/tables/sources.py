@@ -174,11 +174,11 @@ def row_counts(tables: Sequence[PinnedTable]) -> list[int]:
     """Count the live rows of each table."""
     known = [_counted.get(table.store.uri, table.pin) for table in tables]
     missing = {(table.store.uri, table.pin): table for table, count in zip(tables, known, strict=True) if count is None}
-    found = dict(zip(missing, map_tables(_count, missing.values(), "row-counts"), strict=True)) if missing else {}
-    for (uri, pin), count in found.items():
+    counted = dict(zip(missing, map_tables(_count, missing.values(), "row-counts"), strict=True)) if missing else {}
+    for (uri, pin), count in counted.items():
         _counted.put(uri, pin, count)
     return [
-        found[table.store.uri, table.pin] if count is None else count[0]
+        counted[table.store.uri, table.pin] if count is None else count[0]
         for table, count in zip(tables, known, strict=True)
     ]
 

@@ -56,8 +56,8 @@ def _is_whole(dataset: LanceDataset, path: tuple[str, ...]) -> bool:
 def _places(dataset: LanceDataset) -> dict[int | None, str]:
     """Return the local directories that the data files of a version lie in, by the base paths that they name (None: its own)."""
     bases = {number: base.path for number, base in dataset.base_paths().items() if base.is_dataset_root}
-    found = {number: path_of_base(address) for number, address in {None: dataset.uri, **bases}.items()}
-    return {number: f"{path}/{DATA}" for number, path in found.items() if path.startswith("/")}
+    paths = {number: path_of_base(address) for number, address in {None: dataset.uri, **bases}.items()}
+    return {number: f"{path}/{DATA}" for number, path in paths.items() if path.startswith("/")}
 
 
 def _of_fragment(files: Sequence[Any], number: int, places: dict[int | None, str]) -> bool:
@@ -103,7 +103,7 @@ def _of_page(described: str) -> bool:
 def _number_of(fields: Sequence[Any], path: tuple[str, ...]) -> int | None:
     """Return Lance's number of the field that a path leads to."""
     name, *inner = path
-    found = next((field for field in fields if field.name() == name), None)
-    if found is None:
+    first = next((field for field in fields if field.name() == name), None)
+    if first is None:
         return None
-    return _number_of(found.children(), tuple(inner)) if inner else int(found.id())
+    return _number_of(first.children(), tuple(inner)) if inner else int(first.id())

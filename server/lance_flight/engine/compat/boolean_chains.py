@@ -90,9 +90,9 @@ def _long_chains(tokens: Sequence[Token]) -> Iterator[tuple[_Expression, int]]:
     yield from _if_long(opened[0], len(tokens))
 
 
-def _if_long(found: _Expression, stop: int) -> Iterator[tuple[_Expression, int]]:
-    if found.is_condition and (found.has_run or len(found.booleans) >= SHORT_CHAIN):
-        yield found, stop
+def _if_long(expression: _Expression, stop: int) -> Iterator[tuple[_Expression, int]]:
+    if expression.is_condition and (expression.has_run or len(expression.booleans) >= SHORT_CHAIN):
+        yield expression, stop
 
 
 def _is_call(tokens: Sequence[Token], place: int) -> bool:
@@ -100,11 +100,11 @@ def _is_call(tokens: Sequence[Token], place: int) -> bool:
     return tokens[place].word in JOINS and place + 1 < len(tokens) and tokens[place + 1].is_sign("(")
 
 
-def _edits(tokens: Sequence[Token], found: _Expression, stop: int, listed: set[str] | None) -> Iterator[Edit]:
+def _edits(tokens: Sequence[Token], expression: _Expression, stop: int, listed: set[str] | None) -> Iterator[Edit]:
     """Yield the edits of one condition: of its chain of OR, and of the chains of AND in that."""
     operands: list[_Operand] = []
-    start, ands = found.start, list[int]()
-    for place in [*found.booleans, stop]:
+    start, ands = expression.start, list[int]()
+    for place in [*expression.booleans, stop]:
         if place != stop and tokens[place].word == "AND":
             ands.append(place)
             continue
@@ -183,12 +183,12 @@ def _lists(
             groups.setdefault((column, kind), []).append((operand, [literal]))
     edits: list[Edit] = []
     joined: set[_Operand] = set()
-    for (column, _), found in groups.items():
+    for (column, _), values_of in groups.items():
         name = column.rpartition(".")[2].strip('"').lower()
-        values = [literal for _, those in found for literal in those]
+        values = [literal for _, those in values_of for literal in those]
         if len(values) > SHORT_CHAIN and name not in listed:
             listed.add(name)
-            (first, _), *others = found
+            (first, _), *others = values_of
             edits.append(
                 (tokens[first.start].start, tokens[first.stop - 1].stop, f"{column} {listing} ({', '.join(values)})")
             )

@@ -136,9 +136,9 @@ def with_readable_moment(sql: str, message: str) -> str | None:
             places.update(list(_compared_with(tokens, place, places)))
     edits = []
     for place in places:
-        found = _read(tokens[place].text)
-        if found is not None:
-            text = text_literal(found.isoformat(" "))
+        readable = _read(tokens[place].text)
+        if readable is not None:
+            text = text_literal(readable.isoformat(" "))
             edits.append(
                 (tokens[place].start, tokens[place].stop, text if beyond is None else f"CAST({text} AS TIMESTAMP(6))")
             )
@@ -203,13 +203,13 @@ def pattern_edits(tokens: Sequence[Token]) -> list[Edit]:
 
 def _pattern(tokens: Sequence[Token], place: int) -> tuple[Token | None, str | None, int]:
     """Return the literal pattern at a place, its escape character, and where they end; no pattern where it is no literal."""
-    found = tokens[place] if place < len(tokens) and tokens[place].kind is Kind.STRING else None
-    if found is None:
+    pattern = tokens[place] if place < len(tokens) and tokens[place].kind is Kind.STRING else None
+    if pattern is None:
         return None, None, 0
     match tokens[place + 1 : place + 3]:
         case [Token(text=word), Token(kind=Kind.STRING, text=escape, stop=stop)] if word.upper() == "ESCAPE":
-            return found, escape, stop
-    return found, None, found.stop
+            return pattern, escape, stop
+    return pattern, None, pattern.stop
 
 
 def _with_backslashes(pattern: str, escape: str) -> str:

@@ -354,9 +354,9 @@ class _Reader(OperandsOfText):
     def _joined_tables(self, block: _Block) -> list[tuple[_Relation, list[_Member]]]:
         """Return the tables that conditions of outer joins are about, with these."""
         members = [member for clause, member in block.members if clause == "FROM"]
-        found: list[tuple[_Relation, list[_Member]]] = []
+        joined: list[tuple[_Relation, list[_Member]]] = []
         if not members:
-            return found
+            return joined
         for relation, start, stop in self._conditions(block):
             for member in members:
                 if not start <= member.start < stop or not self._is_plain(member, set()):
@@ -365,12 +365,12 @@ class _Reader(OperandsOfText):
                 if about is None:
                     continue
                 member.mark = self._next_mark()
-                known = next((each for of, each in found if of is about), None)
+                known = next((each for of, each in joined if of is about), None)
                 if known is None:
-                    found.append((about, [member]))
+                    joined.append((about, [member]))
                 else:
                     known.append(member)
-        return found
+        return joined
 
     def _conditions(self, block: _Block) -> Iterator[tuple[list[_Relation], int, int]]:
         """Yield the ON of each outer join: the tables that have a value there, and its tokens."""

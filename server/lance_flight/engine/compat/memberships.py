@@ -289,11 +289,11 @@ class _Reader(OperandsOfText):
             raise Unsupported(_OF_AGGREGATE)
         value, query = self._text(start, stop), self._text(at + 1, self.partners[at + 1] + 1)
         rows = f"FROM {query} AS {_ALIAS}({_VALUE})"
-        found, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
+        met, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
         # 0: the query has no rows; 1: none of them is NULL; 2: one is.
         kind = f"(SELECT CASE WHEN count(*) = 0 THEN 0 WHEN count({_VALUE}) = count(*) THEN 1 ELSE 2 END {rows})"
         return (
-            f"(CASE WHEN (SELECT count(*) {rows} WHERE {_VALUE} = {value}) > 0 THEN {found}"
+            f"(CASE WHEN (SELECT count(*) {rows} WHERE {_VALUE} = {value}) > 0 THEN {met}"
             f" ELSE CASE {kind} WHEN 0 THEN {other} WHEN 1 THEN CASE WHEN ({value}) IS NOT NULL THEN {other} END END END)"
         )
 

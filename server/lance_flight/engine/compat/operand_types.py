@@ -52,9 +52,9 @@ def with_operands(text: str, *, of_bits: bool = False) -> tuple[str, list[list[s
 def _operands(text: str, *, of_bits: bool) -> tuple[Operands, list[list[Span]]]:
     """Return the operands that meet, in groups."""
     reader = _Reader(tokenize(text))
-    found = _groups_of_bits(reader) if of_bits else _groups(reader)
+    groups_of_spans = _groups_of_bits(reader) if of_bits else _groups(reader)
     return reader, [
-        group for group in found if all(start < stop for start, stop in group) and (of_bits or len(group) > 1)
+        group for group in groups_of_spans if all(start < stop for start, stop in group) and (of_bits or len(group) > 1)
     ]
 
 
@@ -156,8 +156,8 @@ def _mean(kind: pa.Decimal128Type) -> tuple[int, int]:
 def _with(text: str, names: Sequence[Sequence[str]], around: Mapping[str, tuple[str, str]], *, of_bits: bool) -> str:
     """Return a text with texts around the operands of some names."""
     _, groups = _operands(text, of_bits=of_bits)
-    found = zip(chain(*groups), chain(*names), strict=True)
-    return wrap_spans(text, {span: around[name] for span, name in found if name in around})
+    named_spans = zip(chain(*groups), chain(*names), strict=True)
+    return wrap_spans(text, {span: around[name] for span, name in named_spans if name in around})
 
 
 def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[str, list[str]]:
@@ -241,8 +241,8 @@ def _results(factors: Factors) -> list[Span]:
 
     A value of a distance is none of them: by its form a search is found.
     """
-    found = dict.fromkeys(span for span in _all_results(factors) if not _has_distance(factors.tokens[slice(*span)]))
-    return [span for span in found if not any(_is_part(factors, span, other) for other in found)]
+    spans = dict.fromkeys(span for span in _all_results(factors) if not _has_distance(factors.tokens[slice(*span)]))
+    return [span for span in spans if not any(_is_part(factors, span, other) for other in spans)]
 
 
 def _all_results(factors: Factors) -> Iterator[Span]:

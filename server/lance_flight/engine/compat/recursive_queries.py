@@ -66,12 +66,12 @@ def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
 
 def _union(tokens: Sequence[Token], start: int, stop: int, closing: dict[int, int]) -> int | None:
     """Return the place of the last UNION directly within a bracket; None without one."""
-    place, found = start + 1, None
+    place, union = start + 1, None
     while place < stop:
         if tokens[place].word in SET_OPERATORS:
-            found = place if tokens[place].word == "UNION" else None
+            union = place if tokens[place].word == "UNION" else None
         place = closing.get(place, place) + 1
-    return found
+    return union
 
 
 def check_recursive_queries(text: str, planned: Callable[[str], DataFrame]) -> None:

@@ -90,11 +90,11 @@ class _Reader(OperandsOfText):
         at = 0
         while at < len(self.tokens):
             row = self._row(at) if _may_begin(self.tokens, at) else None
-            found = None if row is None else self._end_of_comparison(row)
-            if found is None or row is None:
+            end = None if row is None else self._end_of_comparison(row)
+            if end is None or row is None:
                 at += 1
                 continue
-            stop, written = found
+            stop, written = end
             yield self.tokens[row.start].start, self.tokens[stop - 1].stop, f"({written})"
             at = stop
 
@@ -219,9 +219,9 @@ class _Reader(OperandsOfText):
         rows = f'SELECT 1 FROM {query} AS "$row"({", ".join(names)}) WHERE'  # noqa: S608 - planned, not run
         if self._is_condition(row.start, closing + 1):
             return f"NOT EXISTS ({rows} ({equal}) IS NOT FALSE)" if is_negated else f"EXISTS ({rows} {equal})"
-        found, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
+        met, other = ("FALSE", "TRUE") if is_negated else ("TRUE", "FALSE")
         null = f"EXISTS ({rows} ({equal}) IS NULL)"
-        return f"CASE WHEN EXISTS ({rows} {equal}) THEN {found} WHEN {null} THEN CAST(NULL AS BOOLEAN) ELSE {other} END"
+        return f"CASE WHEN EXISTS ({rows} {equal}) THEN {met} WHEN {null} THEN CAST(NULL AS BOOLEAN) ELSE {other} END"
 
     def _is_condition(self, start: int, stop: int) -> bool:
         """Return whether an expression is a whole part of a condition, with nothing but AND, OR and brackets around it."""

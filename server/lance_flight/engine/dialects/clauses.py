@@ -157,10 +157,10 @@ def read_version(cursor: Cursor) -> Point | None:
     words = next((words for words in _FORMS if cursor.accept(*words)), None)
     if words is None:
         return None
-    found = _point(cursor, _FORMS[words])
+    moment = _point(cursor, _FORMS[words])
     if "(" in words:
         cursor.expect(")")
-    return found
+    return moment
 
 
 def _point(cursor: Cursor, kind: str) -> Point:
@@ -207,8 +207,8 @@ def _version(cursor: Cursor) -> Point:
     if cursor.done or cursor.tokens[cursor.at].kind is not Kind.STRING:
         return cursor.number(_EXPECTED[_VERSION])
     text = cursor.string(_EXPECTED[_VERSION])
-    found = point(text)
-    return found if isinstance(found, int) else check_label("tag", text)
+    moment = point(text)
+    return moment if isinstance(moment, int) else check_label("tag", text)
 
 
 def _time(cursor: Cursor) -> datetime:
@@ -626,8 +626,8 @@ class _Reader(TokenPlaces):
     def _check_aggregate(self, at: int, word: str, function: str = "") -> None:
         function = function or self.call[1]
         if not is_aggregate(function):
-            said = f"{word} {self.word_at(at + 1)}" if word in TWO_WORDS else word
-            raise self._unsupported(at, f"{said} in a call of {function}", "leave it out: the function takes one row")
+            words = f"{word} {self.word_at(at + 1)}" if word in TWO_WORDS else word
+            raise self._unsupported(at, f"{words} in a call of {function}", "leave it out: the function takes one row")
 
     # Checks.
 
@@ -649,10 +649,10 @@ class _Reader(TokenPlaces):
             raise self._unsupported(at, "a clause after the UNION of WITH RECURSIVE")
 
     def _unsupported(self, at: int, clause: str, instead: str = "") -> Unsupported:
-        said = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause
+        words = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause
         before = self.sql[: self.tokens[at].start]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return Unsupported(f"{said} is not offered: {instead or INSTEAD[clause]}; at Line: {line}, Column: {column}")
+        return Unsupported(f"{words} is not offered: {instead or INSTEAD[clause]}; at Line: {line}, Column: {column}")
 
 
 def _items(tokens: Sequence[Token], start: int, stop: int) -> list[list[Token]]:

@@ -74,10 +74,10 @@ class _Text:
         inside = self.between(place + 2, end, self.tokens[place + 2].start, self.tokens[end].start).strip()
         if word.word in _LITERALS:
             return f"{_LITERALS[word.word]} {inside}"
-        found = inside if word.word == "OJ" else _function(inside)
-        if len(found) > MOST_GROWTH:
+        rewritten = inside if word.word == "OJ" else _function(inside)
+        if len(rewritten) > MOST_GROWTH:
             raise LimitExceeded(f"the escape at character {word.start} is longer than {MOST_GROWTH:,} characters")
-        return found
+        return rewritten
 
 
 def _function(call: str) -> str:
@@ -101,8 +101,8 @@ def _arguments(call: str, tokens: Sequence[Token]) -> list[str]:
             stops.append(token.start)
             starts.append(token.stop)
     stops.append(tokens[-1].start)
-    found = [call[start:stop].strip() for start, stop in zip(starts, stops, strict=True)]
-    return [] if found == [""] else found
+    arguments = [call[start:stop].strip() for start, stop in zip(starts, stops, strict=True)]
+    return [] if arguments == [""] else arguments
 
 
 _Write = Callable[[str, Sequence[str]], str]

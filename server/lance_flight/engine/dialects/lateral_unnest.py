@@ -241,8 +241,8 @@ class _Reader(OperandsOfText):
         return owners[0]
 
     def _rewrite(self, select: int, end: int, tables: Sequence[_Table]) -> None:
-        found = {unnest.alias: (table, unnest) for table in tables for unnest in table.unnested}
-        if not found:
+        unnests = {unnest.alias: (table, unnest) for table in tables for unnest in table.unnested}
+        if not unnests:
             return
         moved = set[int]()
         for table in tables:
@@ -253,7 +253,7 @@ class _Reader(OperandsOfText):
                 self._wrap(table)
         last = self._last(end)
         is_in_order = all(not table.unnested for table in tables[:-1])
-        self._check_names(select, last, found)
+        self._check_names(select, last, unnests)
         wrapped = {table.name: table for table in tables if table.unnested}
         for at in range(select, last):
             if at in moved:
@@ -263,15 +263,15 @@ class _Reader(OperandsOfText):
                     "* beside unnest of one of several tables is not offered; name the columns, or write t.*"
                 )
             if self.kind(at) in {Kind.WORD, Kind.NAME} and self.is_sign(at + 1, ".") and not self.is_sign(at - 1, "."):
-                self._rename(at, found, wrapped)
+                self._rename(at, unnests, wrapped)
 
     def _rename(
-        self, at: int, found: Mapping[str, tuple[_Table, _Unnest]], wrapped: Mapping[str | None, _Table]
+        self, at: int, unnests: Mapping[str, tuple[_Table, _Unnest]], wrapped: Mapping[str | None, _Table]
     ) -> None:
         """Rewrite a name like `x.n` of an unnested column, or `t.*` of the table that it is unnested beside."""
         name = fold_name(self.tokens[at])
-        if name in found:
-            table, unnest = found[name]
+        if name in unnests:
+            table, unnest = unnests[name]
             if not self.is_sign(at + 2, "*") and fold_name(self.tokens[at + 2]) not in {unnest.column, "unnest"}:
                 raise SqlError(f"No field named {name}.{self.text(at + 2)}; the column of {name} is {unnest.column}")
             column = f"{quote_parts(table.name or '')}.{quote_parts(unnest.column)}"
@@ -281,18 +281,18 @@ class _Reader(OperandsOfText):
             stop = self.tokens[at + 2].stop
             self.edits.append((stop, stop, f" EXCLUDE ({without})"))
 
-    def _check_names(self, select: int, last: int, found: Mapping[str, tuple[_Table, _Unnest]]) -> None:
+    def _check_names(self, select: int, last: int, unnests: Mapping[str, tuple[_Table, _Unnest]]) -> None:
         """Refuse a query within this one that gives the alias of an unnested list to something else."""
         at = select
         while at < last:
             closing = self.partners.get(at, at)
-            if self.is_sign(at, "(") and self.first_word(at) in _QUERIES and not self._is_moved(at, found):
+            if self.is_sign(at, "(") and self.first_word(at) in _QUERIES and not self._is_moved(at, unnests):
                 for place in range(at, closing):
                     is_bare = not self.is_sign(place + 1, ".") and not self.is_sign(place - 1, ".")
                     if (
                         is_bare
                         and self.kind(place) in {Kind.WORD, Kind.NAME}
-                        and fold_name(self.tokens[place]) in found
+                        and fold_name(self.tokens[place]) in unnests
                     ):
                         raise Unsupported(
                             f"{self.text(place)!r} is the alias of unnest, and stands in a subquery; write another alias"
@@ -300,8 +300,8 @@ class _Reader(OperandsOfText):
                 at = closing
             at += 1
 
-    def _is_moved(self, at: int, found: Mapping[str, tuple[_Table, _Unnest]]) -> bool:
-        return any(table.start <= at < table.stop for table, _ in found.values())
+    def _is_moved(self, at: int, unnests: Mapping[str, tuple[_Table, _Unnest]]) -> bool:
+        return any(table.start <= at < table.stop for table, _ in unnests.values())
 
     def _wrap(self, table: _Table) -> None:
         """Write the query that unnests beside the columns of a table: one list within the other, since those of one list are paired."""

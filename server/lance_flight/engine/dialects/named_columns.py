@@ -100,11 +100,11 @@ def _with_one_list(text: str, columns_of: ColumnsOf) -> str | None:
     tokens = tokenize(text)
     for start in (at + 1 for at in range(len(tokens) - 1, -1, -1) if tokens[at].word == "SELECT"):
         listed = _List(text, tokens, start)
-        found = [item for item in items(tokens, start) if _stands_for_columns(item)]
-        if not found or _SUSPECTS.search(listed.query("*")):
+        stars = [item for item in items(tokens, start) if _stands_for_columns(item)]
+        if not stars or _SUSPECTS.search(listed.query("*")):
             continue
         return edit_text(
-            text, [(item[0].start, item[-1].stop, ", ".join(listed.write_items(item, columns_of))) for item in found]
+            text, [(item[0].start, item[-1].stop, ", ".join(listed.write_items(item, columns_of))) for item in stars]
         )
     return None
 
@@ -236,8 +236,8 @@ class _List(TokenPlaces):
         if rest and not is_pattern:
             raise Unsupported(f"* takes EXCLUDE, REPLACE, RENAME and LIKE; {_WRITE}")
         for name, alias in columns.items():
-            found = not rest or pc.match_like(pa.scalar(name), rest[-1].text, ignore_case="ILIKE" in words).as_py()
-            if not rest or found != is_not:
+            is_alike = not rest or pc.match_like(pa.scalar(name), rest[-1].text, ignore_case="ILIKE" in words).as_py()
+            if not rest or is_alike != is_not:
                 yield name, alias
 
 

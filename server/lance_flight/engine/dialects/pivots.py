@@ -155,10 +155,10 @@ def _unpivot(columns: Sequence[_Named], name: str, value: str, *, keeps_nulls: b
 
 
 def _aggregates(cursor: Cursor, *stops: str) -> list[_Named]:
-    found = [_aggregate(cursor, *stops)]
+    aggregates = [_aggregate(cursor, *stops)]
     while cursor.accept(","):
-        found.append(_aggregate(cursor, *stops))
-    return found
+        aggregates.append(_aggregate(cursor, *stops))
+    return aggregates
 
 
 def _aggregate(cursor: Cursor, *stops: str) -> _Named:
@@ -187,11 +187,11 @@ def _columns_of(aggregate: str) -> list[str]:
 
 def _values(cursor: Cursor) -> list[_Named]:
     cursor.expect("(")
-    found = [_value(cursor)]
+    values = [_value(cursor)]
     while cursor.accept(","):
-        found.append(_value(cursor))
+        values.append(_value(cursor))
     cursor.expect(")")
-    return found
+    return values
 
 
 def _value(cursor: Cursor) -> _Named:
@@ -202,12 +202,12 @@ def _value(cursor: Cursor) -> _Named:
 
 
 def _columns(cursor: Cursor) -> list[_Named]:
-    found = [_column(cursor)]
+    columns = [_column(cursor)]
     while cursor.accept(","):
-        found.append(_column(cursor))
-    if len(found) > MOST_COLUMNS:
-        raise Unsupported(f"UNPIVOT takes {len(found)} columns; expected at most {MOST_COLUMNS}")
-    return found
+        columns.append(_column(cursor))
+    if len(columns) > MOST_COLUMNS:
+        raise Unsupported(f"UNPIVOT takes {len(columns)} columns; expected at most {MOST_COLUMNS}")
+    return columns
 
 
 def _column(cursor: Cursor) -> _Named:

@@ -97,8 +97,8 @@ class _Reader(TokenPlaces):
     def _digits(self, at: int) -> Iterator[Edit]:
         token, before = self.tokens[at], self.tokens[at - 1]
         if _GROUPS.fullmatch(token.text) is None:
-            said = f"{before.text}{token.text} at character {before.start + 1}"
-            raise Unsupported(f"{said} is no number; write its digits without _, or AS before a name")
+            number = f"{before.text}{token.text} at character {before.start + 1}"
+            raise Unsupported(f"{number} is no number; write its digits without _, or AS before a name")
         yield token.start, token.stop, token.text.replace("_", "")
 
     def _begins_query(self, at: int) -> bool:
@@ -182,13 +182,13 @@ class _Reader(TokenPlaces):
         yield self.tokens[closed].start, self.tokens[closed + 3].stop, f") AS {named}{condition}"
 
     def _arguments(self, first: int, closed: int) -> list[range]:
-        found, begun, at = [], first, first
+        ranges, begun, at = [], first, first
         while at < closed:
             if self.is_sign(at, ","):
-                found.append(range(begun, at))
+                ranges.append(range(begun, at))
                 begun = at + 1
             at = self._closing.get(at, at) + 1
-        return [*found, range(begun, closed)]
+        return [*ranges, range(begun, closed)]
 
     # --- lambdas
 

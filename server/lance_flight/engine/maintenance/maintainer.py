@@ -297,8 +297,8 @@ def _vacuum(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tupl
     )
     report = vacuum(work.table, rules, lambda *_: check())
     total = report.total
-    said = f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"
-    return said, total.bytes
+    removed = f"{total.versions:,} versions and {total.files:,} files removed, {total.bytes:,} bytes; {report.snapshots:,} snapshots stay"
+    return removed, total.bytes
 
 
 _DO: dict[WorkKind, Callable[[Work, Callable[[], None], WorkChooser], tuple[str, int]]] = {

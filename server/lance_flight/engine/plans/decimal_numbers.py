@@ -176,13 +176,13 @@ def _numbers(text: str) -> list[Token]:
     """Return the tokens that are, or have, numbers with a fraction, but for those of vectors."""
     if _FRACTION.search(text) is None:
         return []
-    depth, found = 0, []
+    depth, numbers = 0, []
     for token in tokenize(text):
         if token.kind is Kind.SIGN:
             depth += (token.text == "[") - (token.text == "]")
         elif depth == 0 and (token.kind is Kind.NUMBER or token.kind in RUNS) and _FRACTION.search(token.text):
-            found.append(token)
-    return found
+            numbers.append(token)
+    return numbers
 
 
 def _edits(text: str, numbers: _Marked, chosen: frozenset[int], *, are_marked: bool) -> Iterator[Edit]:

@@ -85,7 +85,7 @@ def may_overflow(context: SessionContext, plan: LogicalPlan) -> bool:
 
 def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[str, _Range]:
     """Return the ranges of the integer columns that operators read, by their names without relations."""
-    found: dict[str, _Range] = {}
+    ranges: dict[str, _Range] = {}
     for expression in below:
         for field in context.create_dataframe_from_logical_plan(expression).schema():
             if pa.types.is_integer(field.type):
@@ -93,8 +93,8 @@ def _columns(context: SessionContext, below: Sequence[LogicalPlan]) -> Mapping[s
                 narrow = _COUNT if field.name.startswith(("count(", "row_number(", "rank(")) else None
                 low, high = narrow or (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
                 known = _Range(low, high, bits)
-                found[field.name] = found[field.name] | known if field.name in found else known
-    return found
+                ranges[field.name] = ranges[field.name] | known if field.name in ranges else known
+    return ranges
 
 
 def _has_arithmetic(expression: Expr) -> bool:

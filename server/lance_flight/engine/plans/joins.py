@@ -64,17 +64,17 @@ class _Subquery:
 
     def operators(self) -> list[str]:
         """Return the operators from its top down to its first aggregate, or to the first that reads no single one."""
-        found: list[str] = []
+        operators: list[str] = []
         depth = _depth(self.lines[0]) if self.lines else 0
         for place, line in enumerate(self.lines):
             if _depth(line) != depth:
                 continue
-            found.append(line.strip())
+            operators.append(line.strip())
             is_one = sum(_depth(each) == depth + 2 for each in self.lines[place + 1 :]) == 1
-            if found[-1].startswith(_AGGREGATE) or not is_one:
+            if operators[-1].startswith(_AGGREGATE) or not is_one:
                 break
             depth += 2
-        return found
+        return operators
 
 
 def has_correlated_not_in(plan: LogicalPlan) -> bool:
@@ -109,7 +109,7 @@ def has_shared_names(plan: LogicalPlan) -> bool:
     text = plan.display_indent()
     if " ANY (<subquery>)" not in text and " ALL (<subquery>)" not in text:
         return False
-    found = False
+    is_shared = False
     for subquery in _subqueries(text.splitlines()):
         shared = _relations(subquery.lines) & _relations(subquery.around) if subquery.word in {"ANY", "ALL"} else set()
         if shared and subquery.is_correlated:
@@ -117,22 +117,22 @@ def has_shared_names(plan: LogicalPlan) -> bool:
                 f"a subquery that is compared with IN, ANY or ALL reads {min(shared)!r}, as does the query around it, of which it"
                 " names columns; give one of them an alias"
             )
-        found |= bool(shared)
-    return found
+        is_shared |= bool(shared)
+    return is_shared
 
 
 def _relations(lines: Sequence[str]) -> set[str]:
     """Return the names that the relations of some operators have outside of them."""
-    found: set[str] = set()
+    names: set[str] = set()
     hidden = len(max(lines, key=len, default="")) + 1
     for line in lines:
         if _depth(line) <= hidden:
             hidden = len(line) + 1
         named = _RELATION.match(line)
         if named is not None and _depth(line) <= hidden:
-            found.add(named["name"].rpartition(".")[2])
+            names.add(named["name"].rpartition(".")[2])
             hidden = _depth(line)
-    return found
+    return names
 
 
 def is_ambiguous(message: str) -> bool:
@@ -222,8 +222,8 @@ def has_misplaced_condition(
                 is_shared |= bool(shared & _names(condition.predicate()) if is_direct else shared)
     if not is_shared:
         return False
-    found = _ABOVE_JOIN.findall(physical())
-    stayed = [_conditions(text) for text, kind in found if not (has_pushing and kind == "Inner")]
+    filters = _ABOVE_JOIN.findall(physical())
+    stayed = [_conditions(text) for text, kind in filters if not (has_pushing and kind == "Inner")]
     # A condition may have moved to those of the next join below.
     if len(stayed) >= len(above) and all(there >= here for there, here in zip(stayed, above, strict=False)):
         return False
@@ -284,11 +284,11 @@ def _shared_names(context: SessionContext, join: LogicalPlan) -> set[str]:
 
 def _names(condition: Expr) -> set[str]:
     """Return the names of the columns in a condition, without the relations that they are of."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [condition]
     while waiting:
         part = waiting.pop()
         if part.variant_name() == "Column":
-            found.add(part.to_variant().name())
+            names.add(part.to_variant().name())
         waiting += operands_of(part)
-    return found
+    return names

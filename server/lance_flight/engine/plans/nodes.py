@@ -87,8 +87,8 @@ def column_key(expression: Expr) -> ColumnKey | None:
     """The column that an expression is, by `ColumnReference.key`."""
     if expression.variant_name() != "Column":
         return None
-    found = expression.to_variant()
-    return found.relation() or "", found.name()
+    column = expression.to_variant()
+    return column.relation() or "", column.name()
 
 
 def is_one_row(node: Node) -> bool:
@@ -231,18 +231,20 @@ def _join_columns(
     return right if kind in RIGHT_ONLY else None
 
 
-def _output_names(said: Sequence[Expr], below: Sequence[ColumnReference]) -> list[ColumnReference] | None:
+def _output_names(
+    expressions_of_node: Sequence[Expr], below: Sequence[ColumnReference]
+) -> list[ColumnReference] | None:
     """Return what expressions over the columns `below` are called."""
     known = {reference.key: reference for reference in below}
-    found: list[ColumnReference | None] = []
-    for expression in said:
+    columns: list[ColumnReference | None] = []
+    for expression in expressions_of_node:
         relation, name = alias_key(expression) or ("", expression.schema_name())
         if column_key(expression) is not None:
-            found.append(known.get((relation, name)))
+            columns.append(known.get((relation, name)))
         else:
             # A relation of several parts cannot be told from one with dots in its name.
-            found.append(None if "." in relation else ColumnReference((relation,) if relation else (), name))
-    return [reference for reference in found if reference is not None] if None not in found else None
+            columns.append(None if "." in relation else ColumnReference((relation,) if relation else (), name))
+    return [reference for reference in columns if reference is not None] if None not in columns else None
 
 
 _OUTPUTS: Mapping[type[Any], Callable[..., list[ColumnReference] | None]] = MappingProxyType(
@@ -300,8 +302,8 @@ def _through_aggregate(node: Node, column: ColumnKey) -> Origin | None:
     return _origin_among(node, column, expressions(node.variant.group_by_exprs()))
 
 
-def _origin_among(node: Node, column: ColumnKey, said: list[Any]) -> Origin | None:
-    for expression in said:
+def _origin_among(node: Node, column: ColumnKey, expressions_of_node: list[Any]) -> Origin | None:
+    for expression in expressions_of_node:
         if alias_key(expression) == column:
             inner = column_key(strip_aliases(expression))
             return None if inner is None else origin(node.inputs[0], inner)

@@ -78,15 +78,15 @@ def scalar_expression(expression: Any, depth: int = MOST_DEPTH) -> ScalarExpress
 
 def projected_expressions(node: Projection) -> dict[str, ScalarExpression]:
     """Map the output names of a projection to its input columns, the fields inside these, and what it computes of them."""
-    found: dict[str, list[ScalarExpression | None]] = defaultdict(list)
+    by_name: dict[str, list[ScalarExpression | None]] = defaultdict(list)
     for raw in node.projections():
         expression = Expr(raw)
         inner = strip_aliases(expression)
         name = expression.to_variant().alias() if inner is not expression else expression.schema_name()
         computed = scalar_expression(inner)
         is_column = isinstance(computed, Column) and not computed.inside and inner is expression
-        found[computed.name if is_column and isinstance(computed, Column) else name].append(computed)
-    return {name: same[0] for name, same in found.items() if len(same) == 1 and same[0] is not None}
+        by_name[computed.name if is_column and isinstance(computed, Column) else name].append(computed)
+    return {name: same[0] for name, same in by_name.items() if len(same) == 1 and same[0] is not None}
 
 
 def expression_below(expression: ScalarExpression, columns: Mapping[str, ScalarExpression]) -> ScalarExpression | None:
@@ -311,10 +311,10 @@ def logical_scans(plan: LogicalPlan, default_schema: str) -> tuple[LogicalScan, 
 
 def hints(scans: Iterable[LogicalScan]) -> dict[str, Predicate]:
     """Map each table to the predicate that all of its scans require beyond the pushed filters."""
-    found: dict[str, list[Predicate]] = defaultdict(list)
+    by_table: dict[str, list[Predicate]] = defaultdict(list)
     for scan in scans:
-        found[scan.table].append(scan.beyond)
-    return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in found.items()}
+        by_table[scan.table].append(scan.beyond)
+    return {table: ALWAYS if ALWAYS in conditions else any_of(conditions) for table, conditions in by_table.items()}
 
 
 def _scans(plan: LogicalPlan, above: Sequence[Filter | Projection], default_schema: str) -> Iterator[LogicalScan]:
@@ -384,14 +384,14 @@ def predicate(expression: Any) -> Predicate:
 
 def _chain(expression: Any, operator: str) -> list[Any]:
     """Return the operands of a chain of one operator, which DataFusion nests to the left, without recursion."""
-    waiting, found = [expression], []
+    waiting, operators = [expression], []
     while waiting:
         current = waiting.pop()
         if current.variant_name() == "BinaryExpr" and current.rex_call_operator() == operator:
             waiting += reversed(current.rex_call_operands())
         else:
-            found.append(current)
-    return found
+            operators.append(current)
+    return operators
 
 
 def _comparison(_: Any, operator: str, operands: list[Any]) -> Predicate | None:

@@ -28,10 +28,10 @@ class Evaluations:
         if key not in self.known:
             self.wanted[key] = expression, columns, result_type
             raise Unresolved(f"{expression!r} is computed before the next round of planning")
-        found = self.known[key]
-        if isinstance(found, LanceFlightError):
-            raise found
-        return found
+        known = self.known[key]
+        if isinstance(known, LanceFlightError):
+            raise known
+        return known
 
     def compute(self) -> bool:
         """Compute the requested values; return whether there were any."""

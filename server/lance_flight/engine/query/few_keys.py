@@ -15,5 +15,7 @@ def few_keys(session: QuerySession, keys: DataFrame) -> pa.Array | None:
     # One more than may be: what a limit has cut off is not known, whether NULL is among the rest or not.
     distinct = keys.distinct().limit(MOST_KEYS + 1)
     batches = list(session.stream(distinct))
-    found = pa.chunked_array([batch.column(0) for batch in batches], distinct.schema().field(0).type).combine_chunks()
-    return found.drop_null() if len(found) <= MOST_KEYS else None
+    distinct_keys = pa.chunked_array(
+        [batch.column(0) for batch in batches], distinct.schema().field(0).type
+    ).combine_chunks()
+    return distinct_keys.drop_null() if len(distinct_keys) <= MOST_KEYS else None

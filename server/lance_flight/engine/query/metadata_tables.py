@@ -145,17 +145,17 @@ class _TableCounts:
 
 def _counts(view: TableView, definition: IndexDefinition, *, is_stale_asked: bool) -> dict[str, Any]:
     tables = view.snapshot.all_tables()
-    found = map_tables(partial(_of_table, view, definition, is_stale_asked), tables, "indexes")
+    counts = map_tables(partial(_of_table, view, definition, is_stale_asked), tables, "indexes")
     return {
-        "tables": len(found),
-        "indexed_tables": sum(counted.indexed > 0 for counted in found),
-        "rows": sum(counted.rows for counted in found),
-        "indexed_rows": sum(counted.indexed for counted in found),
-        "segments": sum(counted.segments for counted in found),
-        "stale_tables": sum(counted.stale > 0 for counted in found),
-        "stale_rows": sum(counted.stale for counted in found),
-        "deleted_rows": sum(counted.deleted for counted in found),
-        "advice": _advice(view, definition, found),
+        "tables": len(counts),
+        "indexed_tables": sum(counted.indexed > 0 for counted in counts),
+        "rows": sum(counted.rows for counted in counts),
+        "indexed_rows": sum(counted.indexed for counted in counts),
+        "segments": sum(counted.segments for counted in counts),
+        "stale_tables": sum(counted.stale > 0 for counted in counts),
+        "stale_rows": sum(counted.stale for counted in counts),
+        "deleted_rows": sum(counted.deleted for counted in counts),
+        "advice": _advice(view, definition, counts),
     }
 
 
@@ -169,10 +169,10 @@ def _of_table(
     fragments = dataset.get_fragments()
     rows = {fragment.fragment_id: fragment.count_rows() for fragment in fragments}
     total = sum(rows.values())
-    found = path_within(identify_columns(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
-    if found is None:
+    path = path_within(identify_columns(dataset, view.snapshot.schema), view.snapshot.schema, definition.field_id)
+    if path is None:
         return _TableCounts(rows=total)
-    coverage = Coverage.of(dataset, definition.name, ".".join(found[0]), definition.of_kind)
+    coverage = Coverage.of(dataset, definition.name, ".".join(path[0]), definition.of_kind)
     missing = sum(rows[number] for number in coverage.missing)
     is_stale = (
         is_stale_asked and missing and missing_segment(view.store, view.snapshot, definition, None, table) is not None
@@ -188,11 +188,11 @@ def _of_table(
     )
 
 
-def _advice(view: TableView, definition: IndexDefinition, found: Sequence[_TableCounts]) -> str | None:
+def _advice(view: TableView, definition: IndexDefinition, counts: Sequence[_TableCounts]) -> str | None:
     """Return the statement that brings an index up to date, with the reason as a comment; None if none would."""
     table = shown_name(view.name, view.key.partition(".")[0])
-    deleted = [counted.deleted for counted in found if counted.is_compacted]
-    stale = [counted.stale for counted in found if counted.stale]
+    deleted = [counted.deleted for counted in counts if counted.is_compacted]
+    stale = [counted.stale for counted in counts if counted.stale]
     if deleted:
         return f"ALTER TABLE {table} COMPACT -- deleted, and in the index: {_count(deleted)}"
     if stale:
@@ -251,14 +251,14 @@ def beginnings(table: Table, until: Snapshot) -> dict[int, dict[str, Any]]:
     Nothing for a spec that is older than the history that is left.
     """
     history = [entry for entry in table.log.history() if entry[0] <= until.version]
-    found: dict[int, dict[str, Any]] = {}
+    by_spec: dict[int, dict[str, Any]] = {}
     for spec in until.specs:
         place = bisect_left(history, spec.id, key=lambda entry: _newest_spec(table, entry[0]))
         version, committed_at = history[place]
         if place or version == FIRST_VERSION:
             operation = table.log.operations(version - 1, version).get(version, "metadata")
-            found[spec.id] = {"snapshot": version, "committed_at": committed_at, "operation": operation}
-    return found
+            by_spec[spec.id] = {"snapshot": version, "committed_at": committed_at, "operation": operation}
+    return by_spec
 
 
 def is_snapshot(table: Table, version: int) -> bool:
@@ -439,16 +439,16 @@ def specs_table(table: Table, view: TableView) -> MetadataTable:
     snapshot = view.snapshot
 
     def build(names: list[str]) -> pa.Table:
-        found: dict[int, dict[str, Any]] = {
+        by_number: dict[int, dict[str, Any]] = {
             spec.id: {"is_current": spec == snapshot.current_spec} for spec in snapshot.specs
         }
         if {"snapshot", "committed_at", "operation"} & set(names):
             for number, beginning in beginnings(table, snapshot).items():
-                found[number] |= beginning
+                by_number[number] |= beginning
         if {"tables", "rows"} & set(names):
             for tables in snapshot.tables:
-                found[tables.spec.id] |= {"tables": len(tables), "rows": row_count(view, tables)}
-        rows = [row | found[spec.id] for spec in snapshot.specs for row in _fields(spec, snapshot.schema)]
+                by_number[tables.spec.id] |= {"tables": len(tables), "rows": row_count(view, tables)}
+        rows = [row | by_number[spec.id] for spec in snapshot.specs for row in _fields(spec, snapshot.schema)]
         return pa.Table.from_pylist(rows, schema=_SPECS)
 
     return MetadataTable(_SPECS, build)

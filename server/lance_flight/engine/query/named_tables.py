@@ -280,7 +280,7 @@ class NamedTables:
 
     def _view(
         self,
-        found: Table,
+        table: Table,
         name: TableName,
         reference: TableName,
         at: Any,
@@ -299,20 +299,20 @@ class NamedTables:
         if columns.masks and key != read:
             audit.record_masked_read(self._context.subject, str(self._governing_table(name)), columns.masks)
         with naming(name, at):
-            snapshot, step = self._snapshot(found, name, reading, at)
+            snapshot, step = self._snapshot(table, name, reading, at)
         _check_identity(name, reading, snapshot.committed_at)
         is_newest = columns.is_everything or (reading is None and at is None and self._is_main(name))
         visible = columns.visible(snapshot, snapshot if is_newest else self._newest(name), for_masks=key != read)
         hides_layout = columns.hides_layout(snapshot, visible)
         self._withhold(name, columns, snapshot)
         snapshot = policy.visible(snapshot)
-        named_in = self._named_in(found) if step is not None else None
-        floating = UnpinnedResolver(found.store, snapshot, reading.resolved if reading else {}, named_in)
+        named_in = self._named_in(table) if step is not None else None
+        floating = UnpinnedResolver(table.store, snapshot, reading.resolved if reading else {}, named_in)
         self.readings[read] = TableVersion(snapshot.version, floating.known, snapshot.committed_at.isoformat(), step)
         view = TableView(
             name=name.name,
             key=key,
-            table=found,
+            table=table,
             snapshot=snapshot,
             floating=floating,
             target_partitions=self._context.target_partitions,
@@ -327,7 +327,7 @@ class NamedTables:
                 *([] if hides_layout else self._hidden_columns(extra_columns, snapshot.schema.plain)),
             ),
             pruned=self._known_prunings(reference, snapshot),
-            on_read=self._noting(found),
+            on_read=self._noting(table),
             visible=visible,
             hides_layout=hides_layout,
             spill_directory=self._context.spill_directory,
@@ -460,8 +460,8 @@ class _Schema(SchemaProvider):
         return {name.name for name in self._root.tables() if name.db_schema == self._name}
 
     def table(self, name: str) -> DataFusionTable | None:
-        found = self._resolve(self._name, name)
-        return DataFusionTable(found) if isinstance(found, pads.Dataset) else found
+        table = self._resolve(self._name, name)
+        return DataFusionTable(table) if isinstance(table, pads.Dataset) else table
 
     def table_exist(self, name: str) -> bool:
         return self.table(name) is not None

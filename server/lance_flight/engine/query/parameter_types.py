@@ -87,11 +87,11 @@ def _types_in(
     of_wants: dict[tuple[str, ...], list[str]] = {}
     for number, wants in groupby(wanted, itemgetter(0)):
         of_wants.setdefault(tuple(want for _, want in wants), []).append(f"${number}")
-    found = dict(tried)
+    types = dict(tried)
     for together, names in of_wants.items():
         with suppress(SqlError):  # contexts that have no type in common
-            found |= dict.fromkeys(names, planned(partial(_common_type, context, together)))
-    return {name: kind for name, kind in found.items() if kind != NEVER}
+            types |= dict.fromkeys(names, planned(partial(_common_type, context, together)))
+    return {name: kind for name, kind in types.items() if kind != NEVER}
 
 
 def _never_run(_: pa.Array) -> pa.Array:
@@ -99,13 +99,13 @@ def _never_run(_: pa.Array) -> pa.Array:
 
 
 def _markers(sql: str, kind: pa.DataType) -> dict[str, pa.DataType]:
-    return {found.text: kind for token in tokens_of(sql) for found in parameters(token)}
+    return {parameter.text: kind for token in tokens_of(sql) for parameter in parameters(token)}
 
 
 def _mark_parameters(sql: str) -> str:
     """Replace each parameter by a call of the marker function."""
-    found = (each for token in tokens_of(sql) for each in parameters(token) if each.text[1:].isdigit())
-    return edit_text(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in found])
+    marks = (each for token in tokens_of(sql) for each in parameters(token) if each.text[1:].isdigit())
+    return edit_text(sql, [(token.start, token.stop, f"{_MARKER}({token.text[1:]})") for token in marks])
 
 
 def _texts(plan: LogicalPlan) -> Iterator[str]:

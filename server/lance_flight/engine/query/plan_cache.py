@@ -83,17 +83,17 @@ class PlanCache:
         self, key: PlanKey, text: str, context: StatementContext, parameters: pa.RecordBatch | None
     ) -> PlannedQuery | None:
         """Take a cached plan and begin it again for a statement; None if no plan is valid for it."""
-        found = None
-        while found is None and (kept := self._pop(key, context.running)) is not None:
+        taken = None
+        while taken is None and (kept := self._pop(key, context.running)) is not None:
             holds = [] if context.holds is None else list(context.holds)
             with suppress(LanceFlightError):  # planning it anew says what is the matter
-                found = kept.again(context, text, parameters)
-            if found is None and context.holds is not None:
+                taken = kept.again(context, text, parameters)
+            if taken is None and context.holds is not None:
                 context.holds[:] = holds
         with self._lock:
-            self._hits += found is not None
-            self._misses += found is None
-        return found
+            self._hits += taken is not None
+            self._misses += taken is None
+        return taken
 
     def keep(self, key: PlanKey, planned: PlannedQuery, *, is_awaited: bool = False) -> None:
         """Return a plan that is not running any more to the cache, if it may run again; `is_awaited` by the ticket of its statement."""

@@ -137,7 +137,7 @@ def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
         return 1, None
     session.prepare(frame)
     prunings = session.prune(frame)
-    parts = min(endpoints, sum(pruning.scanned for found in prunings.values() for pruning in found))
+    parts = min(endpoints, sum(pruning.scanned for of_scan in prunings.values() for pruning in of_scan))
     if parts <= 1:
         return 1, None
     counted = [session.views[table].row_counts(read_tables(found)) for table, found in prunings.items()]

@@ -103,10 +103,10 @@ class PlannedViews:
             try:
                 return statement()
             except LanceFlightError:
-                found = {view.name: view for view in self._wanted}
-                if not found:
+                by_name = {view.name: view for view in self._wanted}
+                if not by_name:
                     raise
-            for view in found.values():
+            for view in by_name.values():
                 if isinstance(view, MaskedTable):
                     self._plan_masked(view, frame)
                 else:

@@ -297,11 +297,11 @@ def _joining(keys: Mapping[str, JoinedKeys], schema: pa.Schema) -> Callable[[pa.
         nonlocal batches, read, left
         if batches >= _TRIED and left > _KEPT * read:
             return batch
-        found = batch
+        kept_rows = batch
         for place, values in listed:
-            found = found.filter(pc.is_in(found.column(place), values))
-        batches, read, left = batches + 1, read + batch.num_rows, left + found.num_rows
-        return found
+            kept_rows = kept_rows.filter(pc.is_in(kept_rows.column(place), values))
+        batches, read, left = batches + 1, read + batch.num_rows, left + kept_rows.num_rows
+        return kept_rows
 
     return joining
 
@@ -333,11 +333,11 @@ def _looked_up(index_filter: IndexFilter | None, residual: Predicate | None) -> 
     if index_filter is None:
         return None
     parts = [] if residual is None else conjuncts(residual)
-    said = [each for part in parts if (each := lance_condition(part)) is not None]
+    conditions = [each for part in parts if (each := lance_condition(part)) is not None]
     return LookedUp(
-        condition=" AND ".join([index_filter.condition, *said]),
+        condition=" AND ".join([index_filter.condition, *conditions]),
         columns=index_filter.columns,
-        is_whole=len(said) == len(parts),
+        is_whole=len(conditions) == len(parts),
     )
 
 

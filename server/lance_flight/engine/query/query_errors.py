@@ -111,5 +111,5 @@ class QueryErrors:
 
 def _short(exc: Exception) -> Exception:
     """Return an exception whose message is no longer than is read."""
-    said = str(exc)
-    return exc if len(said) <= _LONGEST else RuntimeError(without_middle(said, _LONGEST))
+    message = str(exc)
+    return exc if len(message) <= _LONGEST else RuntimeError(without_middle(message, _LONGEST))

@@ -529,11 +529,11 @@ class QuerySession:
 
     def _plan_whole(self, plan: Callable[[str], DataFrame], text: str) -> DataFrame:
         """Plan a query as far as all of its calls are checked against their signatures."""
-        found = plan(text)
-        self._optimised = found, found.optimized_logical_plan()
+        frame = plan(text)
+        self._optimised = frame, frame.optimized_logical_plan()
         if sorts_rows(text):
-            _check_calls(found)
-        return found
+            _check_calls(frame)
+        return frame
 
     def _coerce_types(self, frame: DataFrame, *, is_bound: bool = True) -> DataFrame:
         """Return a query whose schema has the types of its rows.
@@ -671,11 +671,11 @@ class QuerySession:
     def prepare(self, frame: DataFrame) -> None:
         """Collect the predicates that prune beyond the pushed filters from the optimised plan, custom expressions included."""
         if self.views and self._prepared is not frame:
-            found = hints(self.logical_scans(frame) or ())
+            hints_by_table = hints(self.logical_scans(frame) or ())
             self.named.hints.begin(
                 {
                     table: self.views[table].with_stored_expressions(hint) if table in self.views else hint
-                    for table, hint in found.items()
+                    for table, hint in hints_by_table.items()
                 }
             )
             self.settle(frame)
@@ -695,8 +695,8 @@ class QuerySession:
         known = self._learned[1]
         if learn not in known:
             known[learn] = learn(self.optimise(frame), *arguments)
-        found: T = known[learn]
-        return found
+        learned: T = known[learn]
+        return learned
 
     def settle(self, frame: DataFrame) -> None:
         """Evaluate the expressions that pruning needs, in as many rounds of pruning as that takes."""
@@ -714,11 +714,11 @@ class QuerySession:
         if scans is None or any(scan.has_many_values for scan in scans):
             self.plan(frame)
             return dict(self.log.prunings)
-        found: dict[str, list[Pruning]] = {}
+        by_table: dict[str, list[Pruning]] = {}
         for scan in scans:
             if scan.table in self.views:
-                found.setdefault(scan.table, []).append(self.views[scan.table].prune(scan.pushed))
-        return found
+                by_table.setdefault(scan.table, []).append(self.views[scan.table].prune(scan.pushed))
+        return by_table
 
     def narrow(self, predicate: Predicate) -> None:
         """Prune the target by a predicate on its rows beyond the query."""
@@ -963,9 +963,9 @@ def _check_running(run: Run) -> None:
 
 def _with_other_words(sql: str, refusal: LanceFlightError) -> str:
     """Return a query as DataFusion can plan it, after it refused it as it is; the same text if its refusal stands."""
-    said = str(refusal.__cause__ or refusal)
-    readable = with_readable_moment(sql, said)
-    if readable is None and is_about_membership(said):
+    message = str(refusal.__cause__ or refusal)
+    readable = with_readable_moment(sql, message)
+    if readable is None and is_about_membership(message):
         readable = with_strict_memberships(sql)
     return readable or sql
 
@@ -1026,10 +1026,10 @@ def _weak(method: Callable[..., T]) -> Callable[..., T]:
     reference = WeakMethod(method)
 
     def call(*arguments: Any) -> T:
-        found = reference()
-        if found is None:
+        session = reference()
+        if session is None:
             raise ReferenceError("the statement has ended")
-        answer: T = found(*arguments)
+        answer: T = session(*arguments)
         return answer
 
     return call

@@ -155,8 +155,12 @@ def _row_names(predicate: Predicate) -> tuple[str, ...] | None:
         case In(_, values, False):
             return tuple(str(value) for value in values.to_pylist())
         case Or(parts):
-            found = [_row_names(part) for part in parts]
-            return None if None in found else tuple(name for names in found if names is not None for name in names)
+            names_of_parts = [_row_names(part) for part in parts]
+            return (
+                None
+                if None in names_of_parts
+                else tuple(name for names in names_of_parts if names is not None for name in names)
+            )
         case _:
             return None
 
@@ -223,10 +227,10 @@ class UnpinnedResolver:
 
     def _learn(self, tables: Sequence[PartitionTable]) -> None:
         if tables:
-            found = map_tables(
+            pins = map_tables(
                 lambda table: partitions.resolve(self._store.child(table.location), table.pin), tables, "resolver"
             )
-            self.known |= {table.object_id: pin for table, pin in zip(tables, found, strict=True)}
+            self.known |= {table.object_id: pin for table, pin in zip(tables, pins, strict=True)}
 
 
 def _naming_pin(table: PartitionTable, before: PartitionTable | None) -> FixedPin | None:
@@ -541,11 +545,11 @@ def failure(
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
     """Return the partition values of a snapshot in planning's form, cached while the snapshot lives."""
-    found = _coded.get(snapshot)
-    if found is None:
-        found = Partitions.together([_partitions_of(version, snapshot.doubtful_fields) for version in snapshot.tables])
-        _coded[snapshot] = found
-    return found
+    coded = _coded.get(snapshot)
+    if coded is None:
+        coded = Partitions.together([_partitions_of(version, snapshot.doubtful_fields) for version in snapshot.tables])
+        _coded[snapshot] = coded
+    return coded
 
 
 def _partitions_of(tables: SpecTables, doubtful: frozenset[str]) -> SpecPartitions:

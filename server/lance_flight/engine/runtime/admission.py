@@ -45,13 +45,13 @@ class _Queue:
 
     def pop(self, may_run: Callable[[_Waiter], bool]) -> _Waiter | None:
         """Remove and return the next waiter that may run, None without one; the others of its holder, and then of its session, move behind all other waiters."""
-        found = (
+        waiting = (
             (holder, session)
             for holder, sessions in self._waiting.items()
             for session, waiters in sessions.items()
             if may_run(waiters[0])
         )
-        holder, session = next(found, (None, None))
+        holder, session = next(waiting, (None, None))
         if holder is None or session is None:
             return None
         sessions = self._waiting.pop(holder)

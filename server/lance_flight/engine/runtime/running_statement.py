@@ -200,8 +200,8 @@ class RunningStatement:
     @property
     def scanned(self) -> tuple[int, int] | None:
         """Return the numbers of scanned and of all partitions; None before they are known."""
-        found = list(self.partitions.values())
-        return (sum(scanned for scanned, _ in found), sum(total for _, total in found)) if found else None
+        counts = list(self.partitions.values())
+        return (sum(scanned for scanned, _ in counts), sum(total for _, total in counts)) if counts else None
 
     def report_progress(self, done: int, total: int) -> None:
         """Report that `done` of `total` parts of the work are done."""

@@ -114,13 +114,13 @@ class SessionRegistry:
         self._forget_idle()
         with self._changing():
             kept = self._sessions.get(_COOKIE + cookie)
-            found = self._offered.get(cookie) if kept is None else kept
-            if found is None:
+            session = self._offered.get(cookie) if kept is None else kept
+            if session is None:
                 if may_begin:
                     begun = Session(principal=principal, holder=holder or principal, is_introduced=True)
                     return self._keep(_COOKIE + cookie, begun)
                 raise Conflict("the session of this cookie has just ended")
-            if found.session.principal != principal:
+            if session.session.principal != principal:
                 raise Refused("the session of this cookie belongs to another principal")
             if kept is not None:
                 return self._keep(_COOKIE + cookie, kept.session)

@@ -200,15 +200,15 @@ class Cursor:
 def read_bracketed_options(cursor: Cursor) -> dict[str, OptionValue]:
     """Read bracketed options."""
     cursor.expect("(")
-    found: dict[str, OptionValue] = {}
+    options: dict[str, OptionValue] = {}
     while True:
         name = cursor.name("the name of an option")
         cursor.expect("=")
-        found[name] = _value(cursor, name)
+        options[name] = _value(cursor, name)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return found
+    return options
 
 
 def _value(cursor: Cursor, name: str) -> OptionValue:

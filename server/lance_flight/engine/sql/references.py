@@ -43,8 +43,8 @@ def column(cursor: Cursor) -> tuple[TableRef, str]:
     if len(parts) < 2 or len(parts) > QUALIFIED_PARTS + 1 or (len(parts) > QUALIFIED_PARTS and parts[0] != CATALOG):  # noqa: PLR2004 - a table and its column
         raise SqlError(f"column {'.'.join(parts)!r} is not there; expected [[lance.]schema.]table.column")
     *_, name = parts
-    *above, found = parts[:-1]
-    return TableRef(found, above[-1] if above else cursor.db_schema), name
+    *above, table = parts[:-1]
+    return TableRef(table, above[-1] if above else cursor.db_schema), name
 
 
 def table_name(reference: TableRef) -> TableName:
@@ -73,11 +73,11 @@ def catalog(cursor: Cursor) -> str:
 def names(cursor: Cursor) -> tuple[str, ...]:
     """Read `(column, …)`."""
     cursor.expect("(")
-    found = [cursor.name("a column name")]
+    names = [cursor.name("a column name")]
     while cursor.accept(","):
-        found.append(cursor.name("a column name"))
+        names.append(cursor.name("a column name"))
     cursor.expect(")")
-    return tuple(found)
+    return tuple(names)
 
 
 def quote_parts(*parts: str) -> str:

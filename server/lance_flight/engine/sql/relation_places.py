@@ -33,7 +33,7 @@ def relation_places(places: TokenPlaces) -> frozenset[int]:
     >>> sorted(relation_places(TokenPlaces(tokenize("SELECT trim(BOTH FROM a), b FROM t, u JOIN v ON a IS DISTINCT FROM b"))))
     [9, 11, 13]
     """
-    found, clauses = [], [("", "")]
+    relations, clauses = [], [("", "")]
     for at, token in enumerate(places.tokens):
         if token.kind is Kind.SIGN:
             if token.text in "([{":
@@ -45,12 +45,12 @@ def relation_places(places: TokenPlaces) -> frozenset[int]:
             elif token.text in ")]}" and len(clauses) > 1:
                 clauses.pop()
             elif token.text == "," and clauses[-1][0] in _RELATIONS:
-                found.append(at)
+                relations.append(at)
         elif token.word in _CLAUSES and not places.is_name(at):
             opened = clauses[-1][1]
             if token.word == "FROM" and (places.is_comparison(at) or opened in _VALUE_CALLS):
                 continue
             clauses[-1] = token.word, opened
             if token.word in _RELATIONS:
-                found.append(at)
-    return frozenset(found)
+                relations.append(at)
+    return frozenset(relations)

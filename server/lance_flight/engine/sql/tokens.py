@@ -89,15 +89,15 @@ def closing_places(tokens: Sequence[Token], opening: str = "(", closing: str = "
     {3: 5, 7: 9, 1: 10}
     """
     opened: list[int] = []
-    found: dict[int, int] = {}
+    partners: dict[int, int] = {}
     for place, token in enumerate(tokens):
         if token.kind is not Kind.SIGN:
             continue
         if token.text in opening:
             opened.append(place)
         elif token.text in closing and opened:
-            found[opened.pop()] = place
-    return found
+            partners[opened.pop()] = place
+    return partners
 
 
 def tokenize(text: str) -> list[Token]:
@@ -268,11 +268,11 @@ def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
             yield run
             at = run.stop
             continue
-        found = match(text, at)
-        group = None if found is None else found.lastgroup
-        if found is None or group is None or group == "open":
+        match_here = match(text, at)
+        group = None if match_here is None else match_here.lastgroup
+        if match_here is None or group is None or group == "open":
             raise SqlError(f"the quotes at character {at + 1} have no end")
-        start, at = at, found.end()
+        start, at = at, match_here.end()
         if group in {"blank", "comment"}:
             at = at if group == "blank" else _end_of_comment(text, start)
             comments += not text[start].isspace()
@@ -282,7 +282,7 @@ def _tokens(text: str, *, with_runs: bool = True) -> Iterator[Token]:
             quote = text[start]
             yield Token(_KINDS[group], text[start + 1 : at - 1].replace(quote * 2, quote), start, at)
         elif group == "dollars":
-            yield Token(Kind.STRING, found["inside"], start, at)
+            yield Token(Kind.STRING, match_here["inside"], start, at)
         else:
             if at - start > MOST_DIGITS and group in {"number", "parameter"}:
                 raise LimitExceeded(

@@ -189,8 +189,8 @@ class _Making:
         schema = storable(frame.schema())
         schema = pa.schema([field.with_name(shown_name(field.name)) for field in schema])
         session.prepare(frame)
-        found = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
-        return create(schema, properties, found)
+        tables = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
+        return create(schema, properties, tables)
 
 
 _CLONES = (("CLONE",), ("SHALLOW", "CLONE"), ("DEEP", "CLONE"))

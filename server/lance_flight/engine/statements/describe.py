@@ -159,8 +159,8 @@ class _Properties:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        found = self.tables.read(self.table, lambda table: require_partitions(table).describe(self.path))
-        listed = [{"property": name, "value": value} for name, value in found.items()]
+        properties = self.tables.read(self.table, lambda table: require_partitions(table).describe(self.path))
+        listed = [{"property": name, "value": value} for name, value in properties.items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
 
 

@@ -98,7 +98,7 @@ def with_short_lists(plan: str) -> str:
     >>> with_short_lists("make_array(" + ",".join(["Float64(-1e-7)"] * 20) + ")")
     'make_array(Float64(-1e-7),Float64(-1e-7),Float64(-1e-7), … 17 more)'
     """
-    return _LONG_LIST.sub(lambda found: f"{found[1]}, … {found[2].count(',')} more", plan)
+    return _LONG_LIST.sub(lambda match: f"{match[1]}, … {match[2].count(',')} more", plan)
 
 
 def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:

@@ -115,8 +115,8 @@ class Summarize(RowsStatement):
             )
         aggregates = ["count(*) AS rows"]
         for place, field in enumerate(columns):
-            found = _aggregates(quote_parts(field.name), field.type)
-            aggregates += [f"{expression} AS {name}_{place}" for name, expression in found.items()]
+            by_name = _aggregates(quote_parts(field.name), field.type)
+            aggregates += [f"{expression} AS {name}_{place}" for name, expression in by_name.items()]
         query = f"SELECT {', '.join(aggregates)} FROM {self.relation} AS source"  # noqa: S608 - as above
         return _Summary(PlannedQuery.of(session, query, parameters), columns)
 
@@ -135,36 +135,36 @@ class _Summary:
         return self.planned.frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        (found,) = pa.Table.from_batches(self.planned.batches(), self.planned.schema).to_pylist()
-        rows = [_summary(place, field, found) for place, field in enumerate(self.columns)]
+        (row,) = pa.Table.from_batches(self.planned.batches(), self.planned.schema).to_pylist()
+        rows = [_summary(place, field, row) for place, field in enumerate(self.columns)]
         yield from pa.Table.from_pylist(rows, schema=self.schema).to_batches()
 
 
-def _summary(place: int, field: pa.Field, found: Mapping[str, Any]) -> dict[str, object]:
-    total, present = found["rows"], found[f"present_{place}"]
+def _summary(place: int, field: pa.Field, values: Mapping[str, Any]) -> dict[str, object]:
+    total, present = values["rows"], values[f"present_{place}"]
     return {
         "column_name": field.name,
         "column_type": type_name(field.type),
-        "approx_unique": found[f"unique_{place}"],
+        "approx_unique": values[f"unique_{place}"],
         "count": total,
         "null_percentage": round(Decimal(total - present) * 100 / total, 2) if total else None,
-        **{name: found.get(f"{name}_{place}") for name in _TEXTS},
+        **{name: values.get(f"{name}_{place}") for name in _TEXTS},
     }
 
 
 def _aggregates(column: str, kind: pa.DataType) -> dict[str, str]:
     """Return the aggregates over a column of a type, as SQL, by their names; those without a meaning for it are left out."""
     comparable = f"CAST({column} AS VARCHAR)" if pa.types.is_floating(kind) else column
-    found = {"present": f"count({column})", "unique": f"CAST(approx_distinct({comparable}) AS BIGINT)"}
+    by_name = {"present": f"count({column})", "unique": f"CAST(approx_distinct({comparable}) AS BIGINT)"}
     if not pa.types.is_nested(kind):
-        found |= {name: _as_text(f"{name}({column})", kind) for name in ("min", "max")}
+        by_name |= {name: _as_text(f"{name}({column})", kind) for name in ("min", "max")}
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         number = f"CAST({column} AS DOUBLE)"
-        found |= {"avg": f"CAST(avg({number}) AS VARCHAR)", "std": f"CAST(stddev({number}) AS VARCHAR)"}
-        found |= {
+        by_name |= {"avg": f"CAST(avg({number}) AS VARCHAR)", "std": f"CAST(stddev({number}) AS VARCHAR)"}
+        by_name |= {
             name: f"CAST(approx_percentile_cont({number}, {share}) AS VARCHAR)" for name, share in _QUANTILES.items()
         }
-    return found
+    return by_name
 
 
 def _as_text(value: str, kind: pa.DataType) -> str:

@@ -325,9 +325,9 @@ def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) 
 
 def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     comment = schema.comments.get(field.name)
-    said = "" if comment is None else f" COMMENT {text_literal(comment)}"
+    comment_text = "" if comment is None else f" COMMENT {text_literal(comment)}"
     null = "" if field.nullable else " NOT NULL"
-    return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{said}"
+    return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{comment_text}"
 
 
 def _default(field: pa.Field, schema: NamespaceSchema) -> str:

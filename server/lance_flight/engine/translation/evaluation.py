@@ -162,8 +162,8 @@ def columns_in(expression: str, names: Iterable[str]) -> list[str]:
     ['origin', 'Dest']
     """
     tokens = [token for token in Cursor.over(expression).tokens if token.kind not in STRINGS]
-    said = {token.text for token in tokens} | {token.text.lower() for token in tokens}
-    return [name for name in names if name in said or name.replace('"', '""') in said]
+    written = {token.text for token in tokens} | {token.text.lower() for token in tokens}
+    return [name for name in names if name in written or name.replace('"', '""') in written]
 
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

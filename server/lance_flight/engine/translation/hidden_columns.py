@@ -95,8 +95,8 @@ class RelationReader(TokenPlaces):
 
     def edits(self) -> list[Edit]:
         """Return the edits of all wildcards."""
-        found = [edit for select in self.selects() if select.is_revealing for edit in self._edits(select)]
-        return sorted(found)
+        all_edits = [edit for select in self.selects() if select.is_revealing for edit in self._edits(select)]
+        return sorted(all_edits)
 
     def selects(self) -> Iterator[_Select]:
         """Yield each SELECT with its FROM."""

@@ -142,13 +142,13 @@ def column_types(query: str, kinds: Sequence[pa.DataType | None]) -> dict[str, p
     >>> column_types("SELECT a, $1 AS b FROM t WHERE c = $2", [None, pa.date32()])
     {'$1': DataType(date32[day])}
     """
-    found = {}
+    types = {}
     for row in _rows(_strip_brackets(tokenize(query))):
         for item, kind in zip(row, kinds, strict=False):
             if item and item[-1].is_sign("*"):
                 break  # the columns from here on have other places
-            found.update({} if kind is None else dict.fromkeys(_results(_without_alias(item)), kind))
-    return found
+            types.update({} if kind is None else dict.fromkeys(_results(_without_alias(item)), kind))
+    return types
 
 
 def equal_columns(condition: str) -> Iterator[tuple[str, str]]:

@@ -262,48 +262,48 @@ def _list_names(words: Iterable[str], last: str) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} {last} {listed[-1]}"
 
 
-def _expression(found: re.Match[str], _: str) -> str:
-    return _EXPRESSIONS.get(found["kind"], "")
+def _expression(match: re.Match[str], _: str) -> str:
+    return _EXPRESSIONS.get(match["kind"], "")
 
 
-def _node(found: re.Match[str], _: str) -> str:
-    return _NODES.get(found["kind"], "")
+def _node(match: re.Match[str], _: str) -> str:
+    return _NODES.get(match["kind"], "")
 
 
-def _literal(found: re.Match[str], _: str) -> str:
-    advice = _LITERALS.get(found["kind"])
+def _literal(match: re.Match[str], _: str) -> str:
+    advice = _LITERALS.get(match["kind"])
     return f"this kind of literal is not offered; {advice}" if advice else ""
 
 
-def _operator(found: re.Match[str], text: str) -> str:
-    word = found["word"] or found["sign"]
-    return f"{word} is no operator here{text[found.end() :]}{_OPERATORS.get(word.upper(), '')}"
+def _operator(match: re.Match[str], text: str) -> str:
+    word = match["word"] or match["sign"]
+    return f"{word} is no operator here{text[match.end() :]}{_OPERATORS.get(word.upper(), '')}"
 
 
-def _sign(found: re.Match[str], _: str) -> str:
-    sign = found["sign"] or found["binary"] or found["other"]
+def _sign(match: re.Match[str], _: str) -> str:
+    sign = match["sign"] or match["binary"] or match["other"]
     return _SIGNS.get(sign, f"the operator {sign} is not offered here")
 
 
-def _function(found: re.Match[str], _: str) -> str:
-    return f"Invalid function {found['name']!r}{function_advice(found['name'])}"
+def _function(match: re.Match[str], _: str) -> str:
+    return f"Invalid function {match['name']!r}{function_advice(match['name'])}"
 
 
-def _field(found: re.Match[str], _: str) -> str:
+def _field(match: re.Match[str], _: str) -> str:
     """Suggest a column that is spelled nearly alike, where DataFusion suggests the least unlike one."""
-    if "__correlated" in found["fields"]:
+    if "__correlated" in match["fields"]:
         return (
-            f"the column {found['name']} stands two queries further out than the subquery that names it;"
+            f"the column {match['name']} stands two queries further out than the subquery that names it;"
             " DataFusion plans subqueries that name columns of the query right around them; write a join"
         )
-    named = (field.strip() for field in found["fields"].rstrip(".").split(","))
+    named = (field.strip() for field in match["fields"].rstrip(".").split(","))
     fields = [field for field in named if _INSIDE.search(field) is None and not field.startswith(('"$in"', '"$row"'))]
     lasts = {_last(field): field for field in fields}
-    near = nearest(found["name"], fields, _ALIKE)
-    near = near or [lasts[name] for name in nearest(_last(found["name"]), lasts, _ALIKE)]
+    near = nearest(match["name"], fields, _ALIKE)
+    near = near or [lasts[name] for name in nearest(_last(match["name"]), lasts, _ALIKE)]
     hint = f" Did you mean {near[0]!r}?" if near else ""
     valid = f"\nValid fields are {', '.join(fields)}." if fields else ""
-    return f"No field named {found['name']}.{hint}{valid}"
+    return f"No field named {match['name']}.{hint}{valid}"
 
 
 _ALIKE = 0.75
@@ -314,21 +314,21 @@ def _last(field: str) -> str:
     return field.rpartition(".")[2]
 
 
-def _describe_grouping(found: re.Match[str], _: str) -> str:
-    if "_table_number" in found["column"]:
+def _describe_grouping(match: re.Match[str], _: str) -> str:
+    if "_table_number" in match["column"]:
         return "an aggregate cannot stand in SET; write a subquery: SET a = (SELECT sum(b) FROM t)"
-    clause = "the SELECT list" if found["clause"] == "SELECT" else found["clause"]
-    if " BETWEEN UNBOUNDED PRECEDING " in found["column"]:
+    clause = "the SELECT list" if match["clause"] == "SELECT" else match["clause"]
+    if " BETWEEN UNBOUNDED PRECEDING " in match["column"]:
         return "a window of groups is not sorted by its place in the SELECT list; write AS and a name for it, and the name in ORDER BY"
     return (
-        f"column {found['column']} stands in {clause} and not in GROUP BY; add it there, or write an aggregate of it,"
-        f" as any_value({found['column']})"
+        f"column {match['column']} stands in {clause} and not in GROUP BY; add it there, or write an aggregate of it,"
+        f" as any_value({match['column']})"
     )
 
 
-def _cast(found: re.Match[str], _: str) -> str:
+def _cast(match: re.Match[str], _: str) -> str:
     return (
-        f"Cannot cast string {found['value']} to {sql_types(found['type'])}; a text beside a value of another type, as in =, IN or coalesce,"
+        f"Cannot cast string {match['value']} to {sql_types(match['type'])}; a text beside a value of another type, as in =, IN or coalesce,"
         " is read as one of that type: write CAST(… AS VARCHAR) of the other value to have texts"
     )
 
@@ -601,9 +601,9 @@ def _known_sentence(exc: BaseException) -> str | None:
     shown = text[:LONGEST]
     for pattern, sentence in _RULES:
         match = pattern.search(shown)
-        said = "" if match is None else sentence if isinstance(sentence, str) else sentence(match, text)
-        if said:
-            return said if _INSIDE.search(said) is None else None
+        answer = "" if match is None else sentence if isinstance(sentence, str) else sentence(match, text)
+        if answer:
+            return answer if _INSIDE.search(answer) is None else None
     plain = sql_words(text)
     return None if _INSIDE.search(plain) else plain
 
@@ -620,12 +620,12 @@ def _without_layers(text: str) -> str:
     return _BUG.sub("", text.split("\n\nBacktrace")[0].split("\n\tCandidate functions:")[0]).strip()
 
 
-def _message(found: re.Match[str]) -> str:
-    return found["message"]
+def _message(match: re.Match[str]) -> str:
+    return match["message"]
 
 
-def _sentence(found: re.Match[str]) -> str:
-    return _ESCAPED.sub(r"\1", found["message"])
+def _sentence(match: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", match["message"])
 
 
 def sql_words(text: str) -> str:
@@ -637,12 +637,12 @@ def sql_words(text: str) -> str:
     return sql_types(_LITERAL.sub(_value, _COUNTED.sub("count(*)", text)), _DISTINCT_TYPE)
 
 
-def _value(found: re.Match[str]) -> str:
-    if found["digits"] is not None:
-        scale = int(found["scale"])
-        return f"{int(found['digits']) / 10**scale:.{max(scale, 0)}f}"
-    text = found["text"] if found["text"] is not None else found["moment"]
-    return found["plain"] if text is None else f"'{text}'"
+def _value(match: re.Match[str]) -> str:
+    if match["digits"] is not None:
+        scale = int(match["scale"])
+        return f"{int(match['digits']) / 10**scale:.{max(scale, 0)}f}"
+    text = match["text"] if match["text"] is not None else match["moment"]
+    return match["plain"] if text is None else f"'{text}'"
 
 
 def sql_types(text: str, names: re.Pattern[str] = _TYPE) -> str:

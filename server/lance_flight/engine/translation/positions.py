@@ -23,10 +23,10 @@ def translate_positions(sent: str | None, planned: str) -> Iterator[None]:
     try:
         yield
     except (SqlError, Unsupported, LimitExceeded) as exc:
-        said = str(exc)
-        text = with_sent_position(said, planned, sent)
-        text += "" if sent is None else MACROS.explain_missing(sent, said)
-        if text == said:
+        message = str(exc)
+        text = with_sent_position(message, planned, sent)
+        text += "" if sent is None else MACROS.explain_missing(sent, message)
+        if text == message:
             raise
         raise type(exc)(text) from exc
 
@@ -42,11 +42,11 @@ def with_sent_position(message: str, planned: str, sent: str | None) -> str:
         return message
     line, column = int(match["line"]), int(match["column"])
     start = None if sent is None else sent_start(planned, _offset(planned, line, column), sent)
-    said = ""
+    position = ""
     if sent is not None and start is not None:
         before = sent[:start]
-        said = f" at line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
-    return message[: match.start()] + said + message[match.end() :]
+        position = f" at line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
+    return message[: match.start()] + position + message[match.end() :]
 
 
 def sent_start(planned: str, offset: int, sent: str) -> int | None:

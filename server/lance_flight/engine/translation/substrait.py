@@ -198,15 +198,15 @@ _AGGREGATE = re.compile(r"Aggregate: groupBy=\[\[(?P<keys>.*)\]\], aggr=\[\[(?P<
 
 def _split_list(text: str) -> list[str]:
     """Split a list at the commas outside of brackets and quotes."""
-    found, depth, quote, begun = [], 0, "", 0
+    parts, depth, quote, begun = [], 0, "", 0
     for at, sign in enumerate(text):
         if quote or sign in "\"'":
             quote = "" if sign == quote else quote or sign
         depth += (sign in "([{") - (sign in ")]}") if not quote else 0
         if sign == "," and not depth and not quote:
-            found.append(text[begun:at].strip())
+            parts.append(text[begun:at].strip())
             begun = at + 1
-    return [each for each in [*found, text[begun:].strip()] if each]
+    return [each for each in [*parts, text[begun:].strip()] if each]
 
 
 def _strip_name(output: str) -> str:

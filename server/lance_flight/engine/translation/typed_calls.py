@@ -133,7 +133,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
 
 def shown_name(column: str) -> str:
     """Return the name of a result column with the user's names of functions."""
-    name = _CALL_NAME.sub(lambda found: found["word"] if found["word"] not in _STRIPPED else found[0], column)
+    name = _CALL_NAME.sub(lambda match: match["word"] if match["word"] not in _STRIPPED else match[0], column)
     for as_written in (
         without_checks,
         without_guards,

@@ -73,15 +73,15 @@ def added_column(
 ) -> AddColumn:
     """Build a new column from SQL texts of its type and of the default for rows without a value."""
     kind, marks = column_type(text)
-    said = encoded_comment(comment)
-    if said is not None and len(path) > 1:
+    encoded = encoded_comment(comment)
+    if encoded is not None and len(path) > 1:
         raise Unsupported(f"column {show_path(path)!r} is inside another one and can have no comment")
     return AddColumn(
         path=path,
         type=kind,
         nullable=nullable,
         default=stored_default(path, kind, default),
-        marks=marks if said is None else {**marks, COMMENT: said},
+        marks=marks if encoded is None else {**marks, COMMENT: encoded},
     )
 
 
@@ -107,8 +107,10 @@ def backfill(
     table = root.table(name)
     if kind is None and isinstance(values, PythonFunction):
         raise InvalidInput(f"column {column!r} is computed by a function; expected its type")
-    found = type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
-    change = ColumnChange(AddColumn(path=(column,), type=found), values)
+    value_type = (
+        type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
+    )
+    change = ColumnChange(AddColumn(path=(column,), type=value_type), values)
     changing = _Changing(root, name, (change,), f"add column {column}")
     return table.evolve(SchemaEvolution(table.store, changing, run=run, progress=progress))
 
@@ -179,10 +181,10 @@ def _check_rows(root: Root, name: TableName, snapshot: Snapshot, now: NamespaceS
 
 def _nulls(schema: NamespaceSchema, path: Path, number: int) -> str:
     """Return the condition that a nested field is NULL and the struct around it is not; `path` is what it is called now."""
-    found = schema.source_paths.get(number)
-    if found is None:
+    source = schema.source_paths.get(number)
+    if source is None:
         raise Unsupported(f"column {show_path(path)!r} is inside a list or map, where NULL cannot be looked for")
-    places = list(_places(found))
+    places = list(_places(source))
     return " AND ".join([f"{places[-1]} IS NULL", *(f"{above} IS NOT NULL" for above in places[:-1])])
 
 

@@ -147,8 +147,8 @@ def _call_checked(call: Callable[[pa.RecordBatch], pa.Array], batch: pa.RecordBa
     """Call a user's function and check the type and the number of the values that it returns."""
     returned = call(batch)
     try:
-        found = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
-        flat = contiguous(found)
+        values = returned if isinstance(returned, (pa.Array, pa.ChunkedArray)) else pa.array(returned, column.type)
+        flat = contiguous(values)
         cast = documents(flat, show_path(column.path)) if is_json(column.type) else flat.cast(column.type)
     except (pa.ArrowException, TypeError) as exc:
         raise DataError(

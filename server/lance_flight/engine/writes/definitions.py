@@ -167,8 +167,8 @@ def arrow_schema(
     if problems:
         raise SchemaError("CREATE TABLE", problems)
     comments = {column.name: column.comment for column in columns} | {None: comment}
-    said = {name: text for name, text in comments.items() if text is not None}
-    return annotate(pa.schema(fields), said, primary_key) if said or primary_key else pa.schema(fields)
+    texts = {name: text for name, text in comments.items() if text is not None}
+    return annotate(pa.schema(fields), texts, primary_key) if texts or primary_key else pa.schema(fields)
 
 
 def column_problems(schema: pa.Schema, file_version: str | None = None) -> list[str]:
@@ -222,8 +222,8 @@ def _planned_type(text: str) -> pa.DataType:
     known = edit_text(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
     query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
-        found = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
-        return _with_halves(found) if halves else found
+        planned = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
+        return _with_halves(planned) if halves else planned
     except Exception as exc:
         raise SchemaError(
             "type", [f"{shown_text(text)} is not a type: {with_sent_position(plain_message(exc), query, None)}"]

@@ -175,12 +175,12 @@ def _first(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 def _length(columns: list[pa.ChunkedArray]) -> int | None:
     """Return the one length of all lists, none of which has NULL inside; None where there is none."""
-    found: set[int] = set()
+    lengths: set[int] = set()
     for column in columns:
-        found.update(pc.list_value_length(column).drop_null().unique().to_pylist())
-        if len(found) > 1 or pc.list_flatten(column).null_count:
+        lengths.update(pc.list_value_length(column).drop_null().unique().to_pylist())
+        if len(lengths) > 1 or pc.list_flatten(column).null_count:
             return None
-    (length,) = found or {0}
+    (length,) = lengths or {0}
     return length if length >= _SHORTEST else None
 
 

@@ -173,8 +173,8 @@ def plain_name(path: str) -> TableName:
 def _spec_of(snapshot: Snapshot, given: Sequence[PartitionValue]) -> PartitionSpec:
     """Return the newest spec that has exactly these fields; the current one without any, for whose fields the errors are reported."""
     wanted = {value.field_id for value in given}
-    found = (spec for spec in reversed(snapshot.specs) if {field.field_id for field in spec.fields} == wanted)
-    return next(found, snapshot.current_spec)
+    specs = (spec for spec in reversed(snapshot.specs) if {field.field_id for field in spec.fields} == wanted)
+    return next(specs, snapshot.current_spec)
 
 
 def _all_values(spec: PartitionSpec, given: Sequence[PartitionValue]) -> pa.Table:

@@ -157,10 +157,10 @@ def _sources(cursor: Cursor) -> str:
 
 def assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
     """Read `column = expression, …` up to some words."""
-    found = [_assignment(cursor, *stops)]
+    assignments = [_assignment(cursor, *stops)]
     while cursor.accept(","):
-        found.append(_assignment(cursor, *stops))
-    return unique(found)
+        assignments.append(_assignment(cursor, *stops))
+    return unique(assignments)
 
 
 def _assignment(cursor: Cursor, *stops: str) -> Assignment:
@@ -187,10 +187,10 @@ def unique(assignments: list[Assignment]) -> tuple[Assignment, ...]:
 
 def text(cursor: Cursor, what: str, *stops: str) -> str:
     """Read SQL up to one of some words; raise an error that expects `what` if there is none."""
-    found = cursor.until(*stops)
-    if not found:
+    text = cursor.until(*stops)
+    if not text:
         raise cursor.error(what)
-    return found
+    return text
 
 
 _ACTION = "_action"
@@ -358,10 +358,10 @@ def _values(assignments: Sequence[Assignment], alias: str, schema: pa.Schema) ->
 
 def _assigned_types(assignments: Iterable[Assignment], schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the parameters that are assigned to columns, with the types of these."""
-    found: dict[str, pa.DataType] = {}
+    types: dict[str, pa.DataType] = {}
     for assignment in assignments:
-        found.update(result_types(assignment.expression, schema.field(assignment.column).type))
-    return found
+        types.update(result_types(assignment.expression, schema.field(assignment.column).type))
+    return types
 
 
 def _merged_types(
@@ -478,8 +478,8 @@ class RowDelta:
     @property
     def addresses(self) -> np.ndarray:
         """Return the addresses of the removed rows, if all are of one table."""
-        found: np.ndarray = pa.concat_tables(self._gone).column(1).to_numpy()
-        return found
+        addresses: np.ndarray = pa.concat_tables(self._gone).column(1).to_numpy()
+        return addresses
 
     @property
     def by_table(self) -> dict[PartitionTable, np.ndarray]:
@@ -487,10 +487,10 @@ class RowDelta:
         gone = pa.concat_tables(self._gone)
         numbers, addresses = gone.column(0).to_numpy(), gone.column(1).to_numpy()
         order = np.argsort(numbers, kind="stable")
-        found, starts = np.unique(numbers[order], return_index=True)
-        parts = np.split(addresses[order], starts[1:]) if len(found) else []
+        distinct, starts = np.unique(numbers[order], return_index=True)
+        parts = np.split(addresses[order], starts[1:]) if len(distinct) else []
         tables = self._session.named.targets.tables
-        return {tables[int(number)]: part for number, part in zip(found, parts, strict=True)}
+        return {tables[int(number)]: part for number, part in zip(distinct, parts, strict=True)}
 
     def number_of(self, object_id: str) -> int | None:
         """Return the number of a partition table among the origins of the new rows; None if it has none."""
@@ -519,9 +519,9 @@ class RowDelta:
         counts = keys.group_by(list(names)).aggregate([([], "count_all")])
         twice = counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).select(names).to_pylist()
         if twice:
-            said = ", ".join(f"{name} = {value!r}" for name, value in twice[0].items())
+            key = ", ".join(f"{name} = {value!r}" for name, value in twice[0].items())
             raise DataError(
-                f"{self.kind.upper()} … ON CONFLICT meets several new rows with {said}; expected one at most of each key"
+                f"{self.kind.upper()} … ON CONFLICT meets several new rows with {key}; expected one at most of each key"
             )
 
 
@@ -546,7 +546,7 @@ def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) ->
     source = session.frame(source_query(statement))
     pairs = _keys(session.optimise(frame), statement.target.alias)
     return all_of(
-        [In(Column(name), found) for name, key in pairs if (found := _key_values(session, source, key)) is not None]
+        [In(Column(name), values) for name, key in pairs if (values := _key_values(session, source, key)) is not None]
     )
 
 

@@ -224,9 +224,9 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by its name, else by its path: `realm_access.roles`."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    claim: Any = claims
     for part in name.split("."):
-        if not isinstance(found, Mapping):
+        if not isinstance(claim, Mapping):
             return None
-        found = found.get(part)
-    return found
+        claim = claim.get(part)
+    return claim

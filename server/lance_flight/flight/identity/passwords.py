@@ -211,8 +211,8 @@ class PasswordChecks:
         return matches
 
     def _mark(self, stored: StoredPassword, password: str) -> bytes:
-        said = stored.salt + stored.hash + password.encode()
-        return hmac.digest(self._key, said, hashlib.sha256)
+        mark = stored.salt + stored.hash + password.encode()
+        return hmac.digest(self._key, mark, hashlib.sha256)
 
 
 PREFIX = "lfs_"
@@ -246,10 +246,10 @@ class SessionTokens:
         encoded = token.removeprefix(PREFIX)
         try:
             sealed = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-            user, said = self.sealer.open_session(sealed)
+            user, content = self.sealer.open_session(sealed)
         except (ValueError, TicketError):
             return None
-        mark, expires, _ = json.loads(said)
+        mark, expires, _ = json.loads(content)
         return TokenClaims(user=user, mark=mark) if self.now() < expires else None
 
 

@@ -140,12 +140,12 @@ class Entry:
 def entries(text: str, kind: str, keys: frozenset[str]) -> Iterator[Entry]:
     """Yield every `[kind.name]` of a file; raise `InvalidInput` for any other content."""
     try:
-        found = tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise InvalidInput(f"no TOML: {exc}") from None
-    table = found.pop(kind, {})
-    if found or not isinstance(table, dict):
-        raise InvalidInput(f"{next(iter(found), kind)!r} stands in it; expected [{kind}.NAME]")
+    table = document.pop(kind, {})
+    if document or not isinstance(table, dict):
+        raise InvalidInput(f"{next(iter(document), kind)!r} stands in it; expected [{kind}.NAME]")
     for name, values in table.items():
         if not isinstance(values, dict):
             raise InvalidInput(f"{kind}.{name} is a value; expected [{kind}.{name}]")

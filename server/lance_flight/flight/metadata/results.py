@@ -60,12 +60,12 @@ def _catalogs(_: wire.GetCatalogs, backend: Backend, caller: Caller) -> Sequence
 
 def _db_schemas(command: wire.GetDbSchemas, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     matches, wanted = like(optional(command, "db_schema_filter_pattern")), optional(command, "catalog")
-    found = sorted(
+    schemas = sorted(
         (catalog, db_schema)
         for catalog, db_schema in backend.db_schemas(caller)
         if _same(wanted, catalog) and matches(db_schema)
     )
-    return [[catalog or None for catalog, _ in found], [db_schema for _, db_schema in found]]
+    return [[catalog or None for catalog, _ in schemas], [db_schema for _, db_schema in schemas]]
 
 
 def _tables(command: wire.GetTables, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
@@ -131,7 +131,7 @@ def _table_types(_: wire.GetTableTypes, backend: Backend, caller: Caller) -> Seq
 
 def _primary_keys(command: wire.GetPrimaryKeys, backend: Backend, caller: Caller) -> Sequence[Sequence[Any]]:
     catalog, db_schema = optional(command, "catalog"), optional(command, "db_schema")
-    found = [
+    keys = [
         (table, key, place, column)
         for table in sorted(backend.tables(caller), key=lambda table: (table.catalog, table.db_schema))
         if table.name == command.table and _same(catalog, table.catalog) and _same(db_schema, table.db_schema)
@@ -139,12 +139,12 @@ def _primary_keys(command: wire.GetPrimaryKeys, backend: Backend, caller: Caller
         for place, column in enumerate(key.columns, start=1)
     ]
     return [
-        [table.catalog or None for table, *_ in found],
-        [table.db_schema or None for table, *_ in found],
-        [table.name for table, *_ in found],
-        [column for *_, column in found],
-        [place for *_, place, _ in found],
-        [key.name for _, key, *_ in found],
+        [table.catalog or None for table, *_ in keys],
+        [table.db_schema or None for table, *_ in keys],
+        [table.name for table, *_ in keys],
+        [column for *_, column in keys],
+        [place for *_, place, _ in keys],
+        [key.name for _, key, *_ in keys],
     ]
 
 

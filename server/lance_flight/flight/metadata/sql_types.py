@@ -278,5 +278,5 @@ def describe_column(field: pa.Field, where: Mapping[str, object]) -> pa.Field:
         "IS_READ_ONLY": 0,
         "IS_SEARCHABLE": 1,
     }
-    told = {_PREFIX + key: str(value) for key, value in known.items() if value is not None}
-    return field.with_metadata({**(field.metadata or {}), **told})
+    metadata = {_PREFIX + key: str(value) for key, value in known.items() if value is not None}
+    return field.with_metadata({**(field.metadata or {}), **metadata})

@@ -72,19 +72,19 @@ def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> Meta
     """Return the part that answers an aggregate from metadata alone; None if rows have to be read."""
     if not isinstance(node.variant, Aggregate) or node.outputs is None:
         return None
-    found = _whole_partitions(session, prunings, node.inputs[0])
-    if found is None:
+    partitions = _whole_partitions(session, prunings, node.inputs[0])
+    if partitions is None:
         return None
-    view, kept = found
+    view, kept = partitions
     grouped = [_source(node, strip_aliases(expression)) for expression in expressions(node.variant.group_by_exprs())]
-    said = [_rewrite_aggregate(node, expression) for expression in expressions(node.variant.aggregate_exprs())]
-    columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, said) if name}
+    aggregates = [_rewrite_aggregate(node, expression) for expression in expressions(node.variant.aggregate_exprs())]
+    columns = {name for name in grouped if name is not None} | {name for _, name in filter(None, aggregates) if name}
     fields = {name: _identity(view, kept, name) for name in columns}
-    if None in grouped or None in said or None in fields.values():
+    if None in grouped or None in aggregates or None in fields.values():
         return None
     known = _partitions(view, kept, {name: field for name, field in fields.items() if field is not None})
     keys = [quote_parts(name) for name in grouped if name is not None]
-    query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, said))])} FROM {_TABLES}"  # noqa: S608 - ours
+    query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, aggregates))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
     kind = session.datafusion.create_dataframe_from_logical_plan(node.plan).schema()
@@ -115,8 +115,8 @@ def _whole_partitions(session: QuerySession, prunings: Prunings, node: Node) -> 
 def _source(node: Node, expression: Expr) -> str | None:
     """Return the table's column that an expression refers to; None if it is computed."""
     column = column_key(expression)
-    found: Origin | None = None if column is None else origin(node.inputs[0], column)
-    return None if found is None else found.name
+    source: Origin | None = None if column is None else origin(node.inputs[0], column)
+    return None if source is None else source.name
 
 
 def _rewrite_aggregate(node: Node, expression: Expr) -> tuple[str, str | None] | None:
@@ -167,8 +167,8 @@ def _partitions(view: TableView, kept: Rows, fields: dict[str, PartitionField]) 
 def _answer(query: str, partitions: pa.Table, kind: pa.Schema) -> pa.Table:
     context = inner_context()
     context.register_table(_TABLES, pads.dataset(partitions))
-    found = context.sql(query).to_arrow_table()
-    return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(found.columns, kind, strict=True)], schema=kind)
+    rows = context.sql(query).to_arrow_table()
+    return pa.Table.from_arrays([c.cast(f.type) for c, f in zip(rows.columns, kind, strict=True)], schema=kind)
 
 
 _PARTIAL_CALL = re.compile(r"(?P<function>count|sum|min|max)\((?!DISTINCT ).*\)", re.DOTALL)
@@ -191,12 +191,12 @@ def merge_groups(context: SessionContext, node: Node, rows: pads.Dataset, column
     keys, values = names[: -len(functions) or None], names[len(names) - len(functions) :]
     again = [_MERGED[function](col(name)).alias(name) for function, name in zip(functions, values, strict=True)]
     frame = context.read_table(rows).aggregate([col(name) for name in keys], again)
-    said = [col(name) for name in keys]
+    selected = [col(name) for name in keys]
     for function, name in zip(functions, values, strict=True):
         # No group at all has a sum of NULL, and a count of 0.
         value = f.coalesce(col(name), lit(0)) if function == "count" else col(name)
-        said.append(value.cast(rows.schema.field(name).type).alias(name))
-    return name_columns(context, frame.select(*said), columns)
+        selected.append(value.cast(rows.schema.field(name).type).alias(name))
+    return name_columns(context, frame.select(*selected), columns)
 
 
 def _function(expression: Expr) -> str:
@@ -220,8 +220,8 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
         yield from [] if first is None else [first]
     elif isinstance(node.variant, Aggregate):
         for expression in map(strip_aliases, expressions(node.variant.group_by_exprs())):
-            found, dated = column_key(expression), date_part(expression)
-            yield from [] if found is None else [found]
+            key, dated = column_key(expression), date_part(expression)
+            yield from [] if key is None else [key]
             yield from [] if dated is None else [dated[1]]
     else:
         yield from window_columns(node.variant)
@@ -229,8 +229,8 @@ def _columns(node: Node) -> Iterator[ColumnKey]:
 
 def _is_source(session: QuerySession, below: Node, column: ColumnKey) -> bool:
     """Return whether a partition field is computed from a column; one whose origin is not known may be."""
-    found = origin(below, column)
-    if found is None:
+    source = origin(below, column)
+    if source is None:
         return True
-    view = session.divisible.get(table_key(found.scan.variant, session.db_schema))
-    return view is not None and view.snapshot.schema.ids[found.name] in view.snapshot.partition_sources
+    view = session.divisible.get(table_key(source.scan.variant, session.db_schema))
+    return view is not None and view.snapshot.schema.ids[source.name] in view.snapshot.partition_sources

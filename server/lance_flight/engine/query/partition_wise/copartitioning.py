@@ -124,9 +124,13 @@ class CopartitioningAnalysis:
             case Union(), [first, *others]:
                 return self._union(node, first, others)
             case Aggregate() as aggregate, [Divisible() as part]:
-                said = expressions(aggregate.group_by_exprs())
+                key_expressions = expressions(aggregate.group_by_exprs())
                 return self._within(
-                    node, part, _output_keys(part, said), is_all=not said, what="the columns that it groups by"
+                    node,
+                    part,
+                    _output_keys(part, key_expressions),
+                    is_all=not key_expressions,
+                    what="the columns that it groups by",
                 )
             case WindowExpr() as window, [Divisible() as part]:
                 columns = window_columns(window)
@@ -141,10 +145,10 @@ class CopartitioningAnalysis:
                 )
             case Projection() as projection, [Divisible() as part]:
                 # A key that is not said above still divides what is below.
-                said = _output_keys(part, expressions(projection.projections()))
-                held = {key.sources for key in said if key.parts is None}
+                key_expressions = _output_keys(part, expressions(projection.projections()))
+                held = {key.sources for key in key_expressions if key.parts is None}
                 lost = [replace(key, columns=frozenset()) for key in part.keys if key.sources not in held]
-                return replace(part, node=node, keys=(*said, *lost))
+                return replace(part, node=node, keys=(*key_expressions, *lost))
             case Filter(), [Divisible() as part]:
                 return replace(part, node=node)
         return None
@@ -293,18 +297,18 @@ def _keeps_apart(part: Divisible, key: Key, kind: str) -> bool:
     return key.parts is None and all(_keeps(source, kind) for source in _types(part, key))
 
 
-def _output_keys(part: Divisible, said: Iterable[Expr]) -> list[Key]:
+def _output_keys(part: Divisible, group_expressions: Iterable[Expr]) -> list[Key]:
     """Return the keys among some expressions, under the names of their output columns."""
-    found: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
-    for expression in said:
+    by_sources: dict[tuple[tuple[Path, ...], frozenset[str] | None], frozenset[ColumnKey]] = {}
+    for expression in group_expressions:
         name = alias_key(expression) or ("", expression.schema_name())
         inner = strip_aliases(expression)
         if inner.variant_name() == "Cast":
             continue
         for key in _preserved_keys(part, inner):
-            known = found.setdefault((key.sources, key.parts), frozenset())
-            found[key.sources, key.parts] = known | {name}
-    return [Key(sources, columns, parts) for (sources, parts), columns in found.items()]
+            known = by_sources.setdefault((key.sources, key.parts), frozenset())
+            by_sources[key.sources, key.parts] = known | {name}
+    return [Key(sources, columns, parts) for (sources, parts), columns in by_sources.items()]
 
 
 def _types(part: Divisible, key: Key) -> list[pa.DataType]:

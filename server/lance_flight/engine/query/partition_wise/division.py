@@ -85,11 +85,11 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
     why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
     shape = session.learn_from_plan(frame, _shape)
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if session.execution.dynamic_pruning and session.share.of == 1:
-        told, planned = _prune_by_subqueries(session, frame, shape.root, ask=ask_keys)
+        notes, planned = _prune_by_subqueries(session, frame, shape.root, ask=ask_keys)
         if planned is not None:
-            return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=told)
+            return replace(divide(session, planned, ask_keys=ask_keys, is_told=is_told), pruned=notes)
     unsearched: tuple[str, ...] = ()
     if shape.ordered and session.share.of == 1:
         planned, unsearched = searched_scans(session, shape.root, shape.ordered, ask=ask_keys)
@@ -97,7 +97,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
             session.prepare(planned)
             frame, shape = planned, session.learn_from_plan(planned, _shape)
     division = _divide(session, frame, shape, ask_keys=ask_keys, is_told=is_told)
-    return replace(division, pruned=told + division.pruned, unsearched=unsearched)
+    return replace(division, pruned=notes + division.pruned, unsearched=unsearched)
 
 
 def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys: bool, is_told: bool) -> Division:

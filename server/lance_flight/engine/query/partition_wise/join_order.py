@@ -117,15 +117,15 @@ def _is_known(tree: JoinTree) -> bool:
 
 
 def _columns(expression: Expr) -> frozenset[ColumnKey]:
-    found: set[ColumnKey] = set()
+    columns: set[ColumnKey] = set()
     waiting = [expression]
     while waiting:
         part = waiting.pop()
         key = column_key(part)
         if key is not None:
-            found.add(key)
+            columns.add(key)
         waiting += operands_of(part)
-    return frozenset(found)
+    return frozenset(columns)
 
 
 Step = tuple[frozenset[int], frozenset[int]]
@@ -180,7 +180,7 @@ class _Order:
 
     def _joined_sides(self, node: Node) -> Iterator[frozenset[int]]:
         """Yield the sides that each join of the tree has joined, as it is written."""
-        found: list[frozenset[int]] = []
+        pairs: list[frozenset[int]] = []
 
         def below(node: Node) -> frozenset[int]:
             if node in self.tree.sides:
@@ -188,11 +188,11 @@ class _Order:
             if not _is_inner(node):
                 return below(node.inputs[0])
             sides = below(node.inputs[0]) | below(node.inputs[1])
-            found.append(sides)
+            pairs.append(sides)
             return sides
 
         below(node)
-        yield from found
+        yield from pairs
 
     def _meet(self, one: frozenset[int], other: frozenset[int]) -> bool:
         return any(
@@ -224,7 +224,7 @@ def _values(
         keys = {tuple(sorted(_columns(one))), tuple(sorted(_columns(other)))}
         met = [equals for equals in classes if equals & keys]
         classes = [equals for equals in classes if not equals & keys] + [keys.union(*met)]
-    found: dict[tuple[ColumnKey, ...], float] = {}
+    distinct: dict[tuple[ColumnKey, ...], float] = {}
     for members in classes:
         sides = {side_of[column] for columns in members for column in columns}
         tables = {
@@ -232,8 +232,8 @@ def _values(
             for place in sides
         }
         fewest = min(stored[place] for place in sides)
-        found |= dict.fromkeys(members, fewest if len(tables) > 1 else fewest**0.5)
-    return found
+        distinct |= dict.fromkeys(members, fewest if len(tables) > 1 else fewest**0.5)
+    return distinct
 
 
 def _rebuild_joins(

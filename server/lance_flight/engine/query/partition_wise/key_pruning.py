@@ -145,17 +145,17 @@ def rows_with_keys(pruning: KeyPruning, counts: RowCounts) -> int:
 def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
     """Return the keys, none of them NULL, in the type of the column that they prune; None where they are too many, of another kind, or not read rightly."""
     kind = session.scanned[pruning.table].schema.field(pruning.column).type
-    found: list[pa.Array] = []
+    keys: list[pa.Array] = []
     for side in pruning.sides:
         frame = side.values(session)
         values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
         if values is None:
             return None
         try:
-            found.append(values.cast(kind))
+            keys.append(values.cast(kind))
         except pa.ArrowInvalid:
             return None
-    together = found[0] if len(found) == 1 else pa.concat_arrays(found).unique()
+    together = keys[0] if len(keys) == 1 else pa.concat_arrays(keys).unique()
     return together if len(together) <= MOST_KEYS else None
 
 
@@ -198,8 +198,8 @@ def _uses(session: QuerySession, table: str, column: str) -> tuple[bool, bool]:
 
 def _is_steady(session: QuerySession, node: Node, key: Expr) -> bool:
     """Return whether a part returns the same rows, and the same key of each, whenever it is read."""
-    said = [key.canonical_name(), *(part.said for part in node.walk())]
-    return not any(f"{name}(" in text for name in volatile_functions() for text in said) and all(
+    texts = [key.canonical_name(), *(part.said for part in node.walk())]
+    return not any(f"{name}(" in text for name in volatile_functions() for text in texts) and all(
         isinstance(part.variant, _STEADY)
         and not (isinstance(part.variant, TableScan) and _may_change(session, part.variant))
         and not (isinstance(part.variant, Aggregate) and part.variant.aggregate_exprs())

@@ -128,14 +128,14 @@ class Chooser:
 
     def choose(self, node: Node) -> Iterator[Part]:
         """Yield the parts in and below a node."""
-        found = (
+        parts = (
             self._metadata_part(node)
             or self._ordered_part(node)
             or self._grouped_part(node)
             or self._partial_part(node)
         )
-        if found is not None:
-            yield found
+        if parts is not None:
+            yield parts
             return
         for child in node.inputs:
             yield from self.choose(child)
@@ -154,15 +154,15 @@ class Chooser:
         views = tuple(self._session.divisible[scan.table] for scan in part.scans)
         if not part.keys:
             return self._none(node, "a table is read more than once, by other columns each time")
-        found = self._match(part, views)
-        if isinstance(found, NotCopartitioned):
-            return self._none(node, found.why)
-        groups = [group for group in found.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
-        if len(found.groups) == 1 and groups:
-            return self._none(node, f"all rows are in one group by {', '.join(found.by)}")
+        matched = self._match(part, views)
+        if isinstance(matched, NotCopartitioned):
+            return self._none(node, matched.why)
+        groups = [group for group in matched.groups if part.has_rows([any(map(len, rows)) for rows in group.rows])]
+        if len(matched.groups) == 1 and groups:
+            return self._none(node, f"all rows are in one group by {', '.join(matched.by)}")
         together = lanes.join_groups(groups, views, self._session.execution.group_rows)
         return GroupedPart(
-            session=self._session, part=part, views=views, groups=Groups(found.by, tuple(groups)), steps=together
+            session=self._session, part=part, views=views, groups=Groups(matched.by, tuple(groups)), steps=together
         )
 
     def _match(self, part: Divisible, views: Sequence[TableView]) -> Groups | NotCopartitioned:
@@ -193,21 +193,21 @@ class Chooser:
             return None
         view = self._session.divisible[part.scans[0].table]
         side = self._side(view, keys[:1], 0)
-        found = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
-        if isinstance(found, NotCopartitioned):
-            return self._none(node, found.why)
-        if len(found.groups) < 2:  # noqa: PLR2004 - one group has no order
+        ordered = in_order(side, descending=not first.ascending(), nulls_first=first.nulls_first())
+        if isinstance(ordered, NotCopartitioned):
+            return self._none(node, ordered.why)
+        if len(ordered.groups) < 2:  # noqa: PLR2004 - one group has no order
             return None
         fetch = node.variant.get_fetch_val()
         if fetch is None:
-            together = lanes.join_groups(found.groups, [view], self._session.execution.group_rows)
+            together = lanes.join_groups(ordered.groups, [view], self._session.execution.group_rows)
         else:
-            together = lanes.growing_steps(found.groups, [view], fetch)
+            together = lanes.growing_steps(ordered.groups, [view], fetch)
         return GroupedPart(
             session=self._session,
             part=replace(part, node=node),
             views=(view,),
-            groups=found,
+            groups=ordered,
             steps=together,
             is_ordered=True,
             fetch=fetch,

@@ -190,8 +190,8 @@ def _rebuild_marked(node: Node, left: DataFrame, right: DataFrame) -> DataFrame:
     equalities = [Expr(mine) == Expr(theirs) for mine, theirs in join.on()]
     frame = left.join_on(right.select(*keys.values()).distinct(), *equalities, how="left")
     is_marked = next(iter(keys.values())).is_not_null().to_bytes()
-    said = [*map(_column, columns), _alias(is_marked, mark)]
-    return frame.select(*(Expr.from_bytes(plan, context) for plan in said))
+    selected = [*map(_column, columns), _alias(is_marked, mark)]
+    return frame.select(*(Expr.from_bytes(plan, context) for plan in selected))
 
 
 def _compares_whole_rows(node: Node) -> bool:
@@ -264,5 +264,5 @@ def _relation(parts: Sequence[str]) -> bytes:
     """Encode an AliasNode.relation: a TableReference that is bare, partial or full."""
     if not parts:
         return b""
-    said = b"".join(encode_field(place, part.encode()) for place, part in enumerate(parts, 1))
-    return encode_field(3, encode_field(len(parts), said))
+    fields = b"".join(encode_field(place, part.encode()) for place, part in enumerate(parts, 1))
+    return encode_field(3, encode_field(len(parts), fields))

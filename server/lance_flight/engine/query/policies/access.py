@@ -139,18 +139,18 @@ class Access:
         self.check(Privilege.SELECT, table)
         grants = [grant for grant in self.grants if Privilege.SELECT in grant.privileges and table in grant.tables]
         everywhere = [grant.columns for grant in grants if grant.condition is None]
-        found = [
+        granted = [
             combine_policies([*everywhere, *(grant.columns for grant in grants if grant.condition == condition)])
             for condition in dict.fromkeys(grant.condition for grant in grants)
         ]
         if combine_policies(everywhere or [()]) is None:
             return EVERY_COLUMN
-        if any(columns != found[0] for columns in found):
+        if any(columns != granted[0] for columns in granted):
             raise Refused(
                 f"{self.principal!r} has SELECT on other columns of table {table.name!r} in some rows than in others;"
                 " expected grants of the same columns with each WHERE, or all columns without one"
             )
-        return ColumnPolicy(table=table.name, user=self.principal, granted=found[0])
+        return ColumnPolicy(table=table.name, user=self.principal, granted=granted[0])
 
     @property
     def has_masks(self) -> bool:

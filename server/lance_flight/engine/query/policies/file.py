@@ -108,8 +108,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _beyond(one: Mapping[str, list[str]], other: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    found = {key: [text for text in texts if text not in other.get(key, ())] for key, texts in one.items()}
-    return {key: texts for key, texts in found.items() if texts}
+    more = {key: [text for text in texts if text not in other.get(key, ())] for key, texts in one.items()}
+    return {key: texts for key, texts in more.items() if texts}
 
 
 UNLIMITED = "unlimited"
@@ -166,9 +166,9 @@ class Quotas:
         `shares` servers of one machine have equal parts of each.
         """
         mine = [(role, self.of_role[role]) for role in roles if role in self.of_role]
-        found = {resource.value: self._quota(resource, mine, principal, shares) for resource in Resource}
+        quotas = {resource.value: self._quota(resource, mine, principal, shares) for resource in Resource}
         memory = (quota.limits.get(Resource.MEMORY, math.inf) for quota in (*self.of_role.values(), self.default))
-        return Allowance(**found, reserved=sum(_share(limit, shares) for limit in memory if math.isfinite(limit)))
+        return Allowance(**quotas, reserved=sum(_share(limit, shares) for limit in memory if math.isfinite(limit)))
 
     def _quota(
         self, resource: Resource, mine: Iterable[tuple[str, RoleQuota]], principal: str, shares: int
@@ -297,15 +297,15 @@ class PolicyFile:
         roles = policies.roles_of(principal, groups)
         return roles, policies.quotas.allowance(principal, roles, shares=self._shares)
 
-    def _record(self, found: Policies | InvalidInput) -> None:
+    def _record(self, policies: Policies | InvalidInput) -> None:
         """Record what the file says otherwise than when it was last valid."""
-        if isinstance(found, InvalidInput):
-            if str(found) != self._invalid:
-                record_changes({}, found)
-            self._invalid = str(found)
+        if isinstance(policies, InvalidInput):
+            if str(policies) != self._invalid:
+                record_changes({}, policies)
+            self._invalid = str(policies)
         else:
-            record_changes(self._stated, found.stated)
-            self._stated, self._invalid = found.stated, ""
+            record_changes(self._stated, policies.stated)
+            self._stated, self._invalid = policies.stated, ""
 
 
 def _role(name: str, role: Any) -> Role:

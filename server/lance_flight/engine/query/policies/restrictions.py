@@ -277,26 +277,26 @@ def combine_policies(granting: Collection[Collection[GrantedColumn] | None]) -> 
     >>> dict(combine_policies([[GrantedColumn("a"), GrantedColumn("b", "NULL")], [GrantedColumn("b", "0")]]))
     {'a': None, 'b': 'NULL'}
     """
-    found: dict[str, str | None] = {}
+    masks: dict[str, str | None] = {}
     for columns in granting:
         if columns is None:
             return None
         for column in columns:
-            if column.mask is None or column.name not in found:
-                found[column.name] = column.mask
-    return MappingProxyType(found)
+            if column.mask is None or column.name not in masks:
+                masks[column.name] = column.mask
+    return MappingProxyType(masks)
 
 
-def _fits(found: pa.DataType, expected: pa.DataType) -> bool:
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     """Return whether values of a type may be cast to another one: a representation of the same, NULL, or whole numbers."""
     if pa.types.is_dictionary(expected):
-        return _fits(found, expected.value_type)
+        return _fits(actual, expected.value_type)
     same = (is_string, _is_binary, pa.types.is_integer)
     return (
-        found == expected
-        or pa.types.is_null(found)
-        or (pa.types.is_integer(found) and pa.types.is_floating(expected))
-        or any(kind(found) and kind(expected) for kind in same)
+        actual == expected
+        or pa.types.is_null(actual)
+        or (pa.types.is_integer(actual) and pa.types.is_floating(expected))
+        or any(kind(actual) and kind(expected) for kind in same)
     )
 
 

@@ -74,40 +74,40 @@ class Arguments:
 
     def name(self, name: str) -> str:
         """Return an argument that names what to search, which must be known before parameters are bound."""
-        found = self.text(name)
-        if not found:
+        text = self.text(name)
+        if not text:
             raise SqlError(f"{name} of {self.function} is {self.texts[name]}; expected a name, as a text in quotes")
-        return found
+        return text
 
     def names(self, name: str) -> list[str]:
         """Return an argument that is one name or an array of names."""
         value = self.value(name)
         if value is None or not pa.types.is_nested(value.type):
             return [self.name(name)]
-        found = value.as_py()
-        if not isinstance(found, list) or not found or not all(isinstance(value, str) and value for value in found):
-            raise self.error(name, found, "a name, or an array of names: ['title^2', 'body']")
-        return found
+        names = value.as_py()
+        if not isinstance(names, list) or not names or not all(isinstance(value, str) and value for value in names):
+            raise self.error(name, names, "a name, or an array of names: ['title^2', 'body']")
+        return names
 
     def numbers(self, name: str) -> list[float] | None:
         """Return the value of an argument that is an array of numbers."""
         value = self.value(name)
         if value is None:
             return None
-        found = value.as_py()
-        if not isinstance(found, list) or not all(map(_is_number, found)):
-            raise self.error(name, found, "an array of numbers")
-        return [float(value) for value in found]
+        numbers = value.as_py()
+        if not isinstance(numbers, list) or not all(map(_is_number, numbers)):
+            raise self.error(name, numbers, "an array of numbers")
+        return [float(value) for value in numbers]
 
     def number(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
         """Return the value of an argument that is a whole number."""
         value = self.value(name)
         if value is None:
             return None
-        found = value.as_py()
-        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
-            raise self.error(name, found, f"a whole number from {least} to {most}")
-        return found
+        number = value.as_py()
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+            raise self.error(name, number, f"a whole number from {least} to {most}")
+        return number
 
     def decimal(self, name: str) -> float | None:
         """Return the value of an argument that is a finite number, as the nearest float32, which distances are."""
@@ -134,25 +134,25 @@ class Arguments:
         text = self.texts.get(name)
         if text is None or text.upper() == "NULL":
             return []
-        cursor, found = Cursor.over(text), []
+        cursor, parts = Cursor.over(text), []
         if cursor.accept("("):
-            found.append(cursor.until(","))
+            parts.append(cursor.until(","))
             while cursor.accept(","):
-                found.append(cursor.until(","))
+                parts.append(cursor.until(","))
             cursor.expect(")")
             cursor.end()
-        if len(found) != _AFTER or not all(found):
+        if len(parts) != _AFTER or not all(parts):
             raise self.error(name, text, "a distance and the name of a row in brackets: (_distance, _rowid)")
-        return found
+        return parts
 
     def _distance(self, name: str, value: object) -> float:
-        found = math.nan
+        distance = math.nan
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
             with np.errstate(over="ignore"):
-                found = float(np.float32(float(value)))
-        if not math.isfinite(found):
+                distance = float(np.float32(float(value)))
+        if not math.isfinite(distance):
             raise self.error(name, value, "a distance, which is a number")
-        return found
+        return distance
 
     @property
     def count(self) -> int:
@@ -162,20 +162,20 @@ class Arguments:
     @property
     def offset(self) -> int:
         """Return the number of rows to leave out before those to find."""
-        found = self.number("offset", least=0, most=MOST_ROWS) or 0
-        if found + self.count > MOST_ROWS:
-            raise self.error("offset", found, f"{MOST_ROWS - self.count:,} at most where k is {self.count:,}")
-        return found
+        offset = self.number("offset", least=0, most=MOST_ROWS) or 0
+        if offset + self.count > MOST_ROWS:
+            raise self.error("offset", offset, f"{MOST_ROWS - self.count:,} at most where k is {self.count:,}")
+        return offset
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return the value of an argument that is true or false."""
         value = self.value(name)
         if value is None:
             return default
-        found = value.as_py()
-        if not isinstance(found, bool):
-            raise self.error(name, found, "true or false")
-        return found
+        switch = value.as_py()
+        if not isinstance(switch, bool):
+            raise self.error(name, switch, "true or false")
+        return switch
 
     def error(self, name: str, value: object, expected: str) -> SqlError:
         """Return an error about the value of an argument."""
@@ -324,34 +324,36 @@ def _may_search(sql: str) -> bool:
 
 def _arguments(cursor: Cursor, function: str) -> Mapping[str, str]:
     signature = SIGNATURES[function]
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     while not cursor.accept(")"):
-        if found:
+        if arguments:
             cursor.expect(",")
         name = _name(cursor)
         if name is None:
-            if len(found) >= len(signature.placed):
+            if len(arguments) >= len(signature.placed):
                 raise SqlError(
                     f"{function} takes {_format_signature(signature)}; expected no other value without a name"
                 )
-            name = signature.placed[len(found)]
+            name = signature.placed[len(arguments)]
         elif name not in (*signature.placed, *signature.named):
             raise SqlError(f"{function} takes no {name!r}; expected {_format_signature(signature)}")
-        if name in found:
+        if name in arguments:
             raise SqlError(f"{function} is given {name!r} twice")
         text = cursor.until(",", ")")
         if not text:
             raise cursor.error(f"a value for {name!r} of {function}")
-        found[name] = text
-    _check_given(function, signature, found)
-    return found
+        arguments[name] = text
+    _check_given(function, signature, arguments)
+    return arguments
 
 
-def _check_given(function: str, signature: Signature, found: Mapping[str, str]) -> None:
+def _check_given(function: str, signature: Signature, arguments: Mapping[str, str]) -> None:
     for name, other in signature.instead.items():
-        if name in found and other in found:
+        if name in arguments and other in arguments:
             raise SqlError(f"{function} is given {name!r} and {other!r}; expected one of them")
-    missing = [name for name in signature.placed if name not in found and signature.instead.get(name) not in found]
+    missing = [
+        name for name in signature.placed if name not in arguments and signature.instead.get(name) not in arguments
+    ]
     if missing:
         raise SqlError(f"{function} has no {', '.join(missing)}; expected {_format_signature(signature)}")
 

@@ -161,8 +161,8 @@ class Wanted:
         low, high = self.within.certain.low, self.within.certain.high
         above = distances > low + self._slack(low) if low > -math.inf else distances == distances  # noqa: PLR0124 - not NaN
         below = distances < high - self._slack(high) if high < math.inf else above
-        found: npt.NDArray[np.bool_] = above & below
-        return found
+        certain: npt.NDArray[np.bool_] = above & below
+        return certain
 
     def _slack(self, distance: float) -> float:
         """Return by how much a distance of the search may differ from the exact one."""

@@ -95,9 +95,9 @@ def ordered_scans(root: Node) -> Iterator[Found]:
     """Yield the sorts by a distance of an optimised plan."""
     for node in root.walk():
         if isinstance(node.variant, Sort):
-            found = _of_sort(node)
-            if found is not None:
-                yield found
+            scan = _of_sort(node)
+            if scan is not None:
+                yield scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,8 @@ def _compute(wanted: _Computed) -> _Computed | None:
         below = _BELOW.get(type(node.variant))
         step = None if below is None else below(node, key)
         if step is None:
-            found = replace(wanted, expression=expression, node=node)
-            return found if isinstance(node.variant, TableScan) else None
+            computed = replace(wanted, expression=expression, node=node)
+            return computed if isinstance(node.variant, TableScan) else None
         node = node.inputs[0]
         if isinstance(step, Expr):
             return _compute(replace(wanted, expression=step, node=node))
@@ -320,10 +320,10 @@ def _identity(computed: _Computed) -> list[str]:
 
 def _sides(operands: list[Expr], node: Node) -> tuple[str, pa.Scalar | Expr] | NoSearch:
     """Return the column of a scan and the vector that a distance is between."""
-    found = [_compute(_Computed(operand, node)) for operand in operands]
+    sides = [_compute(_Computed(operand, node)) for operand in operands]
     columns = [
         computed.expression
-        for computed in found
+        for computed in sides
         if computed is not None
         and isinstance(computed.node.variant, TableScan)
         and column_key(computed.expression) is not None
@@ -379,7 +379,7 @@ class ScanPlanner(Planner, Protocol):
 
 
 def searched_scans(
-    planner: ScanPlanner, root: Node, found: Sequence[OrderedScan | NoSearch], *, ask: bool
+    planner: ScanPlanner, root: Node, scans: Sequence[OrderedScan | NoSearch], *, ask: bool
 ) -> tuple[DataFrame | None, tuple[str, ...]]:
     """Return a plan with searches in place of the scans that they answer, None if there are none, and why others are not.
 
@@ -387,7 +387,7 @@ def searched_scans(
     """
     tables: dict[Node, SearchTable] = {}
     reasons: list[str] = []
-    for scan in found:
+    for scan in scans:
         if isinstance(scan, NoSearch):
             reasons.append(f"no search: {scan.reason}")
         elif isinstance(scan.vector, Expr) and not ask:
@@ -413,13 +413,13 @@ class _OrderedRows(SearchTable):
 
     def __init__(
         self,
-        found: SearchResult,
+        result: SearchResult,
         log: ScanLog,
         wanted: Wanted,
         find: Callable[[int, list[str]], pa.Table],
         scan: Callable[[list[str]], Iterator[pa.RecordBatch]],
     ) -> None:
-        super().__init__(found, log)
+        super().__init__(result, log)
         self._wanted = wanted
         self._find = find
         self._scan = scan

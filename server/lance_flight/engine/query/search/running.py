@@ -204,11 +204,11 @@ class SearchRun:
         def of_each(search: AnySearch, work: Sequence[tuple[Scan, Open]]) -> pa.Table:
             assert isinstance(search, VectorSearch)  # noqa: S101 - as it was given
             if self.searched.arrange is not None:
-                found = [self._of_one(replace(search, vector=vector), work) for vector in queries.vectors]
+                best = [self._of_one(replace(search, vector=vector), work) for vector in queries.vectors]
             else:
-                found = best_of_each(search, queries.vectors, work, self.target_partitions, self.log.cancellation.check)
-            rows = pa.concat_tables(found)
-            return rows.append_column(queries.field, keys_of_rows(found, queries.keys))
+                best = best_of_each(search, queries.vectors, work, self.target_partitions, self.log.cancellation.check)
+            rows = pa.concat_tables(best)
+            return rows.append_column(queries.field, keys_of_rows(best, queries.keys))
 
         if not queries.vectors:
             made = {field.name: field for field in (*self.searched.columns, queries.field, search.result)}

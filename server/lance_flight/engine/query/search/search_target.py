@@ -45,9 +45,9 @@ class ChosenRows:
             raise QueryFailed("a search is read before the rows that it looks at are known")
         return self._rows
 
-    def keep(self, found: pa.Table) -> None:
+    def keep(self, rows: pa.Table) -> None:
         """Store the rows that the query has found."""
-        number, address = (found[name].to_numpy() for name in ADDRESS_NAMES)
+        number, address = (rows[name].to_numpy() for name in ADDRESS_NAMES)
         order = np.lexsort((address, number))
         numbers, starts = np.unique(number[order], return_index=True)
         parts = np.split(address[order], starts[1:])
@@ -100,18 +100,20 @@ class SearchTarget:
         root, *inner = name.split(".")
         above = self.column(root)
         for depth, _ in enumerate(inner):
-            found = within(above, inner[: depth + 1])
-            if found is None:
+            vectors = within(above, inner[: depth + 1])
+            if vectors is None:
                 (*_, struct) = within(above, inner[:depth]) or [above]
                 known = [".".join([root, *inner[:depth], child.name]) for child in children(struct.type)]
                 raise NotFound.named("field", ".".join([root, *inner[: depth + 1]]), known)
-            field = found[-1]
+            field = vectors[-1]
         return field.with_name(name) if inner else above
 
     def vector_indices(self, name: str) -> dict[str, IndexDefinition]:
         """Return the indices of a column of vectors by their metrics: of several by one metric the last."""
-        found = (definition for definition in self.indices.get(name, ()) if definition.of_kind.family is Family.VECTOR)
-        return {str(definition.options.get("metric", METRICS[0])): definition for definition in found}
+        indices = (
+            definition for definition in self.indices.get(name, ()) if definition.of_kind.family is Family.VECTOR
+        )
+        return {str(definition.options.get("metric", METRICS[0])): definition for definition in indices}
 
     def work(self, search: Search | None, schema: pa.Schema, *, merging: bool) -> list[tuple[Scan, Open]]:
         """Return the scans that find rows with some columns, computed ones included; None as the `search` finds all rows.
@@ -186,9 +188,9 @@ class SearchResult:
 class SearchTable(ComputedTable):
     """Table of the results of one call, in one lane; the search itself may use several."""
 
-    def __init__(self, found: SearchResult, log: ScanLog) -> None:
-        super().__init__(found.schema, [self._rows])
-        self._found = found
+    def __init__(self, result: SearchResult, log: ScanLog) -> None:
+        super().__init__(result.schema, [self._rows])
+        self._found = result
         self._log = log
 
     def read(self, other: SearchTable) -> None:
@@ -240,8 +242,8 @@ class StatementSearches:
 
     def search(self, name: str) -> SearchTable | None:
         """Return the table of a search; None if the name stands for none."""
-        found = self.tables.get(name)
-        return found if isinstance(found, SearchTable) else None
+        table = self.tables.get(name)
+        return table if isinstance(table, SearchTable) else None
 
     @property
     def are_steady(self) -> bool:

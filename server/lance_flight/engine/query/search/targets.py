@@ -139,9 +139,9 @@ def _reference(planner: Planner, table: str) -> references.TableRef:
     return reference
 
 
-def _is_steady(found: SearchTarget, condition: str | None) -> bool:
+def _is_steady(target: SearchTarget, condition: str | None) -> bool:
     """Return whether a target is the same whenever it is planned in the same snapshot."""
-    if found.chosen is not None or not found.snapshot.is_pinned:
+    if target.chosen is not None or not target.snapshot.is_pinned:
         return False
     return condition is None or not (parameter_count(condition) or any(calls_of(condition, mutable_functions())))
 
@@ -247,8 +247,8 @@ def _of_scan(view: TableView, scan: PlannedRead | None, targets: Targets) -> Sea
     if scan is None:
         none = ": no partition can match" if view.snapshot.is_partitioned else ""
         return _of_pruning(view, None, f"{report}{none}")
-    said = view.log.reports[-1]() if view.log.reports else report
-    return _of_pruning(view, view.log.prunings[view.key][-1], said, scan, targets)
+    report_text = view.log.reports[-1]() if view.log.reports else report
+    return _of_pruning(view, view.log.prunings[view.key][-1], report_text, scan, targets)
 
 
 def _whole_table(view: TableView) -> SearchTarget:
@@ -292,10 +292,10 @@ def _of_pruning(
 
 def _indices(view: TableView) -> Mapping[str, Sequence[IndexDefinition]]:
     """Return the indices of a table by the names of their columns."""
-    found: dict[str, list[IndexDefinition]] = {}
+    by_column: dict[str, list[IndexDefinition]] = {}
     for index in indices_of(view.snapshot):
-        found.setdefault(view.snapshot.schema.source_names[index.field_id], []).append(index)
-    return found
+        by_column.setdefault(view.snapshot.schema.source_names[index.field_id], []).append(index)
+    return by_column
 
 
 def _partitioned_by(view: TableView) -> list[str]:

@@ -157,11 +157,11 @@ def converted_query(field: pa.Field, given: object, what: str) -> pa.Array:
     if len(vectors) > MOST_VECTORS:
         raise LimitExceeded(f"{what} has {len(vectors)} vectors; expected at most {MOST_VECTORS}")
     each = field.with_type(field.type.value_type)
-    found = [
+    converted = [
         converted_vector(each, one, f"{what}, number {place}," if len(vectors) > 1 else what)
         for place, one in enumerate(vectors, 1)
     ]
-    return pa.array([vector.to_pylist() for vector in found], field.type.value_type)
+    return pa.array([vector.to_pylist() for vector in converted], field.type.value_type)
 
 
 def converted_vector(field: pa.Field, given: object, what: str) -> pa.Array:
