@@ -22,7 +22,22 @@ const theme = EditorView.theme({
   ".cm-tooltip": {backgroundColor: "var(--shade)", color: "var(--ink)", border: "1px solid var(--line)"},
 })
 
+// Columns of the tables that the statement names come first, then functions with how they are called, then words.
+const columnsOf = (names, text) => [...text.matchAll(/\b(?:FROM|JOIN|UPDATE|INTO)\s+((?:"[^"]*"|[\w$@.])+)/gi)].flatMap(([, name]) => {
+  const table = name.replaceAll('"', "").replace(/^public\./, "").replace(/[@$].*/, "")
+  return (names[table] || []).map((column) => ({label: column, apply: /^[a-z_][a-z0-9_]*$/.test(column) ? column : `"${column.replaceAll('"', '""')}"`, detail: table, type: "property", boost: 90}))
+})
+const called = ({name, call, about}) => ({label: name, detail: call.slice(0, 60), info: about || undefined, apply: `${name}(`, type: "function", boost: -20})
+
 window.createEditor = ({parent, text, names, nonce, run, plan}) => {
+  let functions = []
+  const complete = (context) => {
+    const word = context.matchBefore(/[\w]+/)
+    if (!word && !context.explicit) return null
+    const before = context.state.sliceDoc(Math.max(0, (word?.from ?? context.pos) - 1), word?.from ?? context.pos)
+    if (before === "." || before === "'" || before === '"') return null
+    return {from: word?.from ?? context.pos, options: [...columnsOf(names, context.state.doc.toString()), ...functions], validFor: /^\w*$/}
+  }
   const does = (action) => () => { action(); return true }
   const view = new EditorView({
     parent,
@@ -33,6 +48,7 @@ window.createEditor = ({parent, text, names, nonce, run, plan}) => {
         EditorView.contentAttributes.of({"aria-label": "SQL"}),
         Prec.highest(keymap.of([{key: "Mod-Enter", run: does(run)}, {key: "Mod-Shift-Enter", run: does(plan)}])),
         basicSetup,
+        PostgreSQL.language.data.of({autocomplete: complete}),
         sql({dialect: PostgreSQL, schema: names, upperCaseKeywords: true}),
         EditorView.lineWrapping,
         placeholder("SELECT …"),
@@ -44,6 +60,9 @@ window.createEditor = ({parent, text, names, nonce, run, plan}) => {
   return {
     focus: () => view.focus(),
     text: () => view.state.doc.toString(),
+    chosen: () => view.state.sliceDoc(view.state.selection.main.from, view.state.selection.main.to),
+    know: (found) => { functions = found.map(called) },
+    insert: (more) => { view.dispatch(view.state.replaceSelection(more)); view.focus() },
     replace: (other) => view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: other}}),
   }
 }

@@ -87,6 +87,11 @@ BODIES = [
     pytest.param('{"sql": 1}', id="a number"),
     pytest.param('{"sql": " "}', id="nothing"),
     pytest.param('{"sql": "\\ud800"}', id="half a character"),
+    pytest.param('{"sql": "SELECT 1", "before": "SELECT 1"}', id="statements that are no list"),
+    pytest.param(json.dumps({"sql": "SELECT 1", "before": ["SELECT 1"] * 51}), id="more statements than one runs"),
+    pytest.param('{"sql": "SELECT $1", "parameters": {"1": 1}}', id="a parameter that is no text"),
+    pytest.param('{"sql": "SELECT $1", "parameters": ["1"]}', id="parameters without names"),
+    pytest.param(json.dumps({"sql": "SELECT $1", "parameters": {"1": "9" * 400}}), id="more digits than a number has"),
 ]
 
 
@@ -153,6 +158,7 @@ def test_nothing_is_changed_by_any_way_without_writes(client: Client, server: Se
     said = ended(client, sql, writes=True)
     assert said["error"] or sql.startswith("CREATE TEMP")
     assert client.call(f"/query/{said['id']}.csv")[0] in {400, 502}
+    ended(client, "SELECT 1", before=[sql], writes=True)
     client.call("/plan", "POST", json.dumps({"sql": sql}))
     assert server.value("SELECT count(*) FROM words") == 2
 

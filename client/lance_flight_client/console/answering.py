@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,11 +17,14 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from lance_flight_client.console import tables
 from lance_flight_client.console.access import CHANGE_HEADER, MOST_REQUESTS, Login, Logins
+from lance_flight_client.console.queries import ConsoleQuery
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable
 from lance_flight_client.errors import ServerError
 
 MOST_LISTED = 500
+MOST_STATEMENTS = 50
+"""Statements that one request may run before its last one."""
 NOT_LET_IN = "This browser is not let in, or not any more: open the address that lance-flight console has printed."
 _MOST_DIGITS = 18
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -142,16 +146,45 @@ def whole_number(request: Request, name: str) -> int | None:
     return int(text)
 
 
-async def sql_of(request: Request) -> tuple[str, bool]:
-    """Return the SQL of a body, and whether it is to change what it says."""
+async def query_of(request: Request) -> ConsoleQuery:
+    """Return the query of a body: its SQL, the statements before it, its parameters, and whether it is to change what it says."""
     try:
         given = json.loads(await request.body())
     except (ValueError, RecursionError) as exc:
         raise InvalidRequest("the body is no JSON") from exc
-    sql = given.get("sql") if isinstance(given, dict) else None
-    if not isinstance(sql, str) or not sql.strip() or _SURROGATE.search(sql):
+    if not isinstance(given, dict):
         raise InvalidRequest("there is no SQL")
-    return sql, given.get("writes") is True
+    before, parameters = given.get("before") or [], given.get("parameters") or {}
+    if not isinstance(before, list) or len(before) > MOST_STATEMENTS:
+        raise InvalidRequest(f"expected at most {MOST_STATEMENTS} statements before the last one")
+    if not all(_is_text(sql) for sql in (given.get("sql"), *before)):
+        raise InvalidRequest("there is no SQL")
+    if not isinstance(parameters, dict) or not all(_is_text(name) for name in parameters):
+        raise InvalidRequest("the parameters are no values by name")
+    return ConsoleQuery(
+        given["sql"], writes=given.get("writes") is True, before=before, parameters=_parameters(parameters)
+    )
+
+
+def _is_text(text: Any) -> bool:
+    return isinstance(text, str) and bool(text.strip()) and not _SURROGATE.search(text)
+
+
+def _parameters(given: Mapping[str, Any]) -> pa.RecordBatch | None:
+    """Return one row of parameters: numbers, true, false and null as JSON has them, and any other text as it is."""
+    arrays = []
+    for name, text in given.items():
+        if not isinstance(text, str) or _SURROGATE.search(text):
+            raise InvalidRequest(f"the parameter {name[:40]!r} is no text")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        try:
+            arrays.append(pa.array([text if isinstance(value, list | dict) else value]))
+        except (pa.ArrowException, OverflowError) as exc:
+            raise InvalidRequest(f"the parameter {name[:40]!r} is {text[:40]!r}; expected fewer digits") from exc
+    return pa.record_batch(arrays, list(given)) if given else None
 
 
 def table_of(request: Request, server: ConsoleServer) -> ConsoleTable | None:

@@ -28,7 +28,7 @@ from lance_flight_client.console.answering import (
     page,
     pages_of,
     path_of,
-    sql_of,
+    query_of,
     table_of,
     whole_number,
 )
@@ -41,7 +41,7 @@ from lance_flight_client.console.exploring import (
     summarize,
 )
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
-from lance_flight_client.console.queries import TooManyQueries, plan_of
+from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
 from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, list_rows
 from lance_flight_client.errors import ServerError
@@ -221,6 +221,7 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
     }
 
 
+_MOST_PAST = 100
 _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow": "application/vnd.apache.arrow.file"}
 
 
@@ -244,8 +245,8 @@ async def begin_query(request: Request) -> Response:
     if mine is None or mine.server is None or CHANGE_HEADER not in request.headers:
         return JSONResponse({"error": NOT_LET_IN}, 403)
     try:
-        sql, writes = await sql_of(request)
-        return JSONResponse({"id": mine.queries.begin(mine.server, sql, writes=writes)}, 202)
+        query = await query_of(request)
+        return JSONResponse({"id": mine.queries.begin(mine.server, query)}, 202)
     except InvalidRequest as exc:
         return pages.problem(request, 400, str(exc))
     except TooManyQueries as exc:
@@ -255,7 +256,7 @@ async def begin_query(request: Request) -> Response:
 async def plan(request: Request) -> Response:
     """Return the plan of a query: its tables with their maps, the reasons, and the operators."""
     try:
-        request.scope["state"]["sql"], _ = await sql_of(request)
+        request.scope["state"]["sql"] = (await query_of(request)).sql
     except InvalidRequest as exc:
         return pages_of(request).problem(request, 400, str(exc))
     return await run_in_threadpool(_show_plan, request)
@@ -310,7 +311,7 @@ def query_download(request: Request, server: ConsoleServer) -> Response:
     handle, path = tempfile.mkstemp(suffix=f".{kind}")
     os.close(handle)
     try:
-        _write_rows(server, query.sql, path, kind)
+        _write_rows(server, query, path, kind)
     except DataError as exc:
         Path(path).unlink()
         raise InvalidRequest(f"{str(exc)[0].upper()}{str(exc)[1:]}.") from exc
@@ -324,12 +325,35 @@ def query_download(request: Request, server: ConsoleServer) -> Response:
     )
 
 
-def _write_rows(server: ConsoleServer, sql: str, path: str, kind: str) -> None:
-    with server.answer(sql, writes=False) as answer:
+def _write_rows(server: ConsoleServer, query: ConsoleQuery, path: str, kind: str) -> None:
+    with query.answer(server, writes=False) as answer:
         if not len(answer.schema):
             raise InvalidRequest("The statement has no rows to download.")
         found = answer.schema, answer.batches
         write_file(path, kind, *(for_spreadsheets(*found) if kind == "csv" else found))
+
+
+@page
+def functions(request: Request, server: ConsoleServer) -> Response:
+    """Return the functions of SQL with how they are called, for the editor."""
+    found = server.rows("SHOW FUNCTIONS").to_pylist()
+    known = [
+        {"name": row["function_name"], "call": row["syntax_example"] or "", "about": (row["description"] or "")[:300]}
+        for row in found
+    ]
+    return JSONResponse(known, headers={"Cache-Control": "private, max-age=3600"})
+
+
+@page
+def query_history(request: Request, server: ConsoleServer) -> Response:
+    """Return the statements that this user has run, the newest first, each once."""
+    found = server.rows(
+        "SELECT sql, outcome, began FROM system.statements WHERE kind <> 'prepare' AND principal = current_user"
+        f" AND sql NOT LIKE '{OWN}%' ORDER BY began DESC LIMIT {MOST_LISTED}"
+    ).to_pylist()
+    newest = {row["sql"]: row for row in reversed(found)}
+    ordered = sorted(newest.values(), key=lambda row: row["began"], reverse=True)
+    return JSONResponse([{**row, "began": f"{row['began']:%Y-%m-%d %H:%M}"} for row in ordered[:_MOST_PAST]])
 
 
 def _no_query(request: Request) -> Response:

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from lance_flight.model.type_names import type_name
 
+from lance_flight_client.adbc import StatementAnswer
 from lance_flight_client.console.partition_grid import PartitionGrid
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
@@ -48,6 +49,9 @@ class ConsoleQuery:
 
     sql: str
     writes: bool = False
+    before: Sequence[str] = ()
+    parameters: pa.RecordBatch | None = None
+    ended: list[dict[str, int | None]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     columns: list[dict[str, str]] | None = None
     rows: list[list[str | None]] = field(default_factory=list)
@@ -67,7 +71,7 @@ class ConsoleQuery:
         # It ends without an error only where nothing was raised.
         failure = "the console failed"
         try:
-            with server.answer(self.sql, self._begins, writes=self.writes) as answer:
+            with self.answer(server, self._begins, writes=self.writes) as answer:
                 kinds = [{"name": field.name, "type": type_name(field.type)} for field in answer.schema]
                 with self._changed:
                     self.columns, self.affected = kinds, answer.affected
@@ -84,6 +88,19 @@ class ConsoleQuery:
                 self.seconds = time.monotonic() - self.began
                 self._changed.notify_all()
 
+    def answer(
+        self, server: ConsoleServer, begins: Callable[[Callable[[], None]], None] | None = None, *, writes: bool
+    ) -> AbstractContextManager[StatementAnswer]:
+        """Return its answer, after the statements before it have run in the same session."""
+        return server.answer(
+            self.sql,
+            begins,
+            writes=writes,
+            parameters=self.parameters,
+            before=self.before,
+            ended=lambda rows, affected: self.ended.append({"rows": rows, "affected": affected}) if begins else None,
+        )
+
     def state(self, after: int) -> dict[str, Any]:
         """Return what there is beyond so many rows, and wait for a moment if there is nothing."""
         with self._changed:
@@ -93,6 +110,7 @@ class ConsoleQuery:
                 "rows": self.rows[after:],
                 "count": len(self.rows),
                 "affected": self.affected,
+                "before": list(self.ended),
                 "cut": self.is_cut,
                 "error": self.error,
                 "done": self.seconds is not None,
@@ -176,9 +194,9 @@ class ConsoleQueries:
         self._known: OrderedDict[str, ConsoleQuery] = OrderedDict()
         self._lock = threading.Lock()
 
-    def begin(self, server: ConsoleServer, sql: str, *, writes: bool = False) -> str:
+    def begin(self, server: ConsoleServer, query: ConsoleQuery) -> str:
         """Run a query in the background, and return its id; `TooManyQueries` beside as many as may run."""
-        query, number = ConsoleQuery(sql, writes), secrets.token_urlsafe(12)
+        number = secrets.token_urlsafe(12)
         with self._lock:
             if sum(console_query.seconds is None for console_query in self._known.values()) >= MOST_RUNNING:
                 raise TooManyQueries(f"{MOST_RUNNING} queries of this browser run; expected one of them to end first")

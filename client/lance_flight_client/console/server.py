@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -93,15 +93,22 @@ class ConsoleServer:
         *,
         writes: bool | None = None,
         parameters: pa.RecordBatch | None = None,
+        before: Sequence[str] = (),
+        ended: Callable[[int | None, int], None] = lambda _rows, _affected: None,
     ) -> Iterator[StatementAnswer]:
         """Run a statement of a user in a session of its own, so that no SET or BEGIN reaches another one.
 
         Its rows come as they are read; `begins` is given what cancels it. `writes` says whether it may change anything (None: as
-        the console may).
+        the console may). Statements `before` it run first, in the same session; `ended` is given the rows of each (None: it has
+        none) and how many it affected.
         """
         try:
             connection = self._begun(writes=self.writes if writes is None else writes and self.writes)
             try:
+                for earlier in before:
+                    with run_statement(connection, earlier, begins) as answer:
+                        rows = sum(batch.num_rows for batch in answer.batches)
+                        ended(rows if len(answer.schema) else None, answer.affected)
                 with run_statement(connection, sql, begins, parameters) as answer:
                     yield answer
             finally:

@@ -149,23 +149,26 @@ async function rowsPage() {
 
 function queryPage() {
   let isBusy = false;
-  const pane = resultPane();
+  const pane = resultPane(), names = JSON.parse(at("names").textContent);
   const decoded = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
   const editor = window.createEditor({
-    parent: at("editor"), text: decoded(), names: JSON.parse(at("names").textContent),
+    parent: at("editor"), text: decoded(), names,
     nonce: document.body.dataset.nonce, run: () => run(true), plan: () => plan(),
   });
   editor.focus();
+  ask("/functions").then(editor.know, () => {});
 
   async function during(view, work) {
-    const sql = editor.text().trim().replace(/;$/, "");
+    const sql = editor.text().trim().replace(/;$/, ""), chosen = editor.chosen().trim();
     if (!sql || isBusy) return;
     isBusy = at("run").disabled = at("plan").disabled = true;
     history.replaceState(null, "", `${addressWith({view}).replace(/#.*/, "")}#${encodeURIComponent(sql)}`);
     at("planned").replaceChildren();
     pane.clear();
     try {
-      await work(sql);
+      const statements = statementsOf(chosen || sql);
+      if (!statements.length) throw new Error("There is no statement: only comments.");
+      await work(statements, parameters(statements.at(-1)));
     } catch (problem) {
       pane.failed(problem.message);
       at("state").textContent = "";
@@ -174,18 +177,83 @@ function queryPage() {
     at("cancel").disabled = true;
   }
 
-  // What only an address says may read, but not change anything: `writes` is said by who asks for it here.
-  const run = (writes) => during(null, (sql) => pane.run({sql, writes}, () => { at("cancel").disabled = false; }));
+  // The fields of the parameters that a statement has; their values are in the address too.
+  function parameters(sql) {
+    const wanted = parametersOf(sql), box = at("parameters"), given = new URLSearchParams(location.search);
+    const value = (name) => document.getElementsByName(`p.${name}`)[0]?.value ?? given.get(`p.${name}`) ?? "";
+    const values = Object.fromEntries(wanted.map((name) => [name, value(name)]));
+    box.replaceChildren(...wanted.map((name) => {
+      const label = element("label", `$${name} `), input = element("input");
+      input.name = `p.${name}`;
+      input.value = values[name];
+      label.append(input);
+      return label;
+    }));
+    const gone = Object.fromEntries([...given.keys()].filter((name) => name.startsWith("p.")).map((name) => [name, null]));
+    history.replaceState(null, "", addressWith({...gone, ...Object.fromEntries(wanted.map((name) => [`p.${name}`, values[name]]))}));
+    return wanted.length ? values : undefined;
+  }
 
-  const plan = () => during("plan", async (sql) => {
-    at("planned").innerHTML = await (await answered("/plan", post({sql}))).text();
+  // What only an address says may read, but not change anything: `writes` is said by who asks for it here.
+  const run = (writes) => during(null, (statements, values) =>
+    pane.run({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, writes}, () => { at("cancel").disabled = false; }));
+
+  const plan = () => during("plan", async (statements) => {
+    at("planned").innerHTML = await (await answered("/plan", post({sql: statements.at(-1)}))).text();
     at("state").textContent = "planned, not run";
     showMaps();
   });
 
+  const show = (sql) => { editor.replace(sql); editor.focus(); };
+  const chooses = (text, action) => { const made = element("button", text, "choice"); made.addEventListener("click", action); return made; };
+
+  function listSaved() {
+    const rows = savedQueries().map(([name, sql]) => {
+      const row = element("li"), forget = chooses("×", () => { keepQueries(savedQueries().filter(([other]) => other !== name)); listSaved(); });
+      forget.setAttribute("aria-label", `forget ${name}`);
+      row.append(chooses(name, () => show(sql)), forget);
+      return row;
+    });
+    at("saved").replaceChildren(...(rows.length ? rows : [element("li", "None: write a name, and Save.", "empty")]));
+  }
+
+  function listTables() {
+    at("schema").replaceChildren(...Object.entries(names).map(([table, columns]) => {
+      const box = element("details"), list = element("ul");
+      const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+      box.append(element("summary", table), list);
+      box.addEventListener("toggle", () => {
+        if (list.children.length) return;
+        list.append(...[element("li"), ...columns.map(() => element("li"))]);
+        list.firstChild.append(chooses("first 100 rows", () => { show(`SELECT * FROM ${table.split(".").map(quoted).join(".")} LIMIT 100`); run(false); }));
+        columns.forEach((column, place) => list.children[place + 1].append(chooses(column, () => editor.insert(quoted(column)))));
+      });
+      return box;
+    }));
+  }
+
+  at("history").addEventListener("toggle", async () => {
+    if (!at("history").open) return;
+    try {
+      const found = await ask("/query/history");
+      at("past").replaceChildren(...(found.length ? found.map(({sql, outcome, began}) => { const row = element("li"), made = chooses(sql.slice(0, 300), () => show(sql)); made.append(" ", element("small", `${began} ${outcome}`)); row.append(made); return row; }) : [element("li", "Nothing has been run yet.", "empty")]));
+    } catch (problem) { at("past").replaceChildren(element("li", problem.message, "problem")); }
+  });
+  at("save").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const name = at("save-name").value.trim();
+    if (!name || !editor.text().trim()) return;
+    keepQueries([...savedQueries().filter(([other]) => other !== name), [name, editor.text()]]);
+    at("save-name").value = "";
+    listSaved();
+  });
+  listSaved();
+  listTables();
+
   const fromAddress = () => (location.search.includes("view=plan") ? plan() : run(false));
   at("run").addEventListener("click", () => run(true));
   at("plan").addEventListener("click", plan);
+  at("format").addEventListener("click", () => show(formatted(editor.text())));
   at("cancel").addEventListener("click", () => pane.cancel().catch((problem) => pane.failed(problem.message)));
   addEventListener("hashchange", () => { if (decoded() !== editor.text()) { editor.replace(decoded()); fromAddress(); } });
   if (editor.text()) fromAddress();
