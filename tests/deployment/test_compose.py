@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from lance_flight import config_sources
-from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program
 from lance_flight_client.cli import parser
 from lance_flight_client.spark.program import parser as spark_parser
 
@@ -135,7 +135,19 @@ def test_replicas_know_each_other_and_haproxy_knows_them() -> None:
         assert SERVICES[name]["volumes"] == ["shared:/data"]
     replicas = [Replica(number, 32010, 9091, name) for number, name in enumerate(names, start=1)]
     file = DOCKER / "haproxy" / "haproxy.cfg"
-    front = Front(address="*:32010", secret=f"${{{PROXY_SECRET}}}", name_server="127.0.0.11:53", metrics=METRICS)
+    further = [
+        FurtherPort(name=name, address=f"*:{port}", ports=[port] * len(names), is_grpc=name != "rest_port")
+        for name, port in (("rest_port", 10024), ("lancedb_sql_port", 10025))
+    ]
+    for port in further:
+        assert SERVICES[names[0]]["environment"][f"LANCE_FLIGHT_{port.name.upper()}"] == str(port.ports[0])
+    front = Front(
+        address="*:32010",
+        secret=f"${{{PROXY_SECRET}}}",
+        name_server="127.0.0.11:53",
+        metrics=METRICS,
+        further=further,
+    )
     assert file.read_text() == configuration(front, replicas)
     secrets = {SERVICES[name]["environment"][PROXY_SECRET] for name in (*names, "replicas")}
     assert len(secrets) == 1, "HAProxy and the servers know the same secret"

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from lance_flight import config, config_sources
-from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program
+from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program, further_ports
 from lance_flight_client.cli import parser
 
 from tests.deployment.operator_tools import DOCKER, TOP
@@ -189,6 +190,22 @@ EXPECTED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         f"{FRONT}.volumeMounts[name=front-tls].mountPath": "/etc/haproxy-tls",
         f"{POD}.volumes[name=front-tls].secret.secretName": "certificate",
         f"{POD}.volumes[name=tls]": None,
+    }),
+    ("LanceDB's clients have ports of their own", {**ANYONE, "lancedb": {"enabled": True}}, {
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_REST_PORT].value": "10026",
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_LANCEDB_SQL_PORT].value": "10027",
+        f"{FRONT}.ports[name=lancedb-rest].containerPort": 10024,
+        f"{FRONT}.ports[name=lancedb-sql].containerPort": 10025,
+        "Service: spec.ports[name=lancedb-rest].port": 10024,
+        "Service: spec.ports[name=lancedb-sql].port": 10025,
+        "NetworkPolicy: spec.ingress": [{
+            "from": [{"podSelector": {}}],
+            "ports": [{"port": "flight-sql"}, {"port": "lancedb-rest"}, {"port": "lancedb-sql"}],
+        }],
+    }),
+    ("and the server itself opens them without HAProxy", {**EVERYTHING, "lancedb": {"enabled": True}}, {
+        f"{CONTAINER}.env[name=LANCE_FLIGHT_REST_PORT].value": "10024",
+        f"{CONTAINER}.ports[name=lancedb-sql].containerPort": 10025,
     }),
     ("clients with certificates come without it", {**EVERYTHING}, {
         FRONT: None, "ConfigMap r-lance-flight-front: data": None,
@@ -376,14 +393,24 @@ def test_the_command_takes_the_arguments_of_a_backup(render: Any, values: Mappin
     assert options.keep in {14 * 86400, 30 * 86400}
 
 
+FURTHER = [
+    FurtherPort(name="rest_port", address="*:10024", ports=[10026], is_grpc=False),
+    FurtherPort(name="lancedb_sql_port", address="*:10025", ports=[10027], is_grpc=True),
+]
+
+
 @pytest.mark.parametrize("tls", ["", "certificate"])
-def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str) -> None:
+@pytest.mark.parametrize("lancedb", [False, True])
+def test_haproxy_takes_its_configuration(render: Any, tmp_path: Path, tls: str, *, lancedb: bool) -> None:
+    replicas = [Replica(1, 32011, 9091)]
     front = Front(address="*:32010", secret="${LANCE_FLIGHT_PROXY_SECRET}", metrics="*:8404")  # noqa: S106 - a variable
-    assert (CHART / "files" / "haproxy.cfg").read_text() == configuration(front, [Replica(1, 32011, 9091)])
-    data = at(render({**ANYONE, "tls": {"existingSecret": tls}}), "ConfigMap r-lance-flight-front: data")
+    assert (CHART / "files" / "haproxy.cfg").read_text() == configuration(front, replicas)
+    assert (CHART / "files" / "lancedb.cfg").read_text() == further_ports(replace(front, further=FURTHER), replicas)
+    values = {**ANYONE, "tls": {"existingSecret": tls}, "lancedb": {"enabled": lancedb}}
+    data = at(render(values), "ConfigMap r-lance-flight-front: data")
     authority().signs_a_server().write(tmp_path / "server.pem", tmp_path / "server.pem.key")
     text = data["haproxy.cfg"].replace("/etc/haproxy-tls", str(tmp_path))
-    assert ("ssl crt" in text) == bool(tls)
+    assert text.count("ssl crt") == (1 + 2 * lancedb if tls else 0)
     (tmp_path / "haproxy.cfg").write_text(text)
     subprocess.run([find_program(), "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import lance
 import lancedb
 import pyarrow as pa
 import pytest
@@ -22,7 +22,8 @@ from tests.documents import blocks
 from tests.flight.certificates import authority
 from tests.flight.grpc_client import GrpcClient, refused, statement
 from tests.service.principals import BEARER, token_of, tokens_file
-from tests.service.server_process import COMMAND, Server, serving
+from tests.service.replicated import replicated
+from tests.service.server_process import Server, serving
 
 POLICIES = """
 [roles.owner]
@@ -218,8 +219,42 @@ def _trusts(address: str, authorities: bytes) -> bool:
         return True
 
 
-def test_replicas_refuse_the_port(tmp_path: Path) -> None:
-    command = [COMMAND, "serve", str(tmp_path), "--replicas", "2", "--lancedb-sql-port", "0"]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 1
-    assert "lancedb_sql_port" in ran.stderr
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_replicas_answer_at_one_address_for_each_port(tmp_path: Path, *, is_encrypted: bool) -> None:
+    rest, sql = free_ports(2)
+    arguments = ["--rest-port", str(rest), "--lancedb-sql-port", str(sql)]
+    scheme, options, credentials = "http", {}, None
+    if is_encrypted:
+        trusted, paths = authority(), (tmp_path / "server.pem", tmp_path / "server.key")
+        trusted.signs_a_server().write(*paths)
+        (tmp_path / "ca.pem").write_bytes(trusted.pem)
+        arguments += ["--tls-certificate", str(paths[0]), "--tls-key", str(paths[1])]
+        scheme, options = "https", {"client_config": {"tls_config": {"ssl_ca_cert": str(tmp_path / "ca.pem")}}}
+        credentials = grpc.ssl_channel_credentials(trusted.pem)
+
+    def client() -> GrpcClient:
+        own = [("grpc.use_local_subchannel_pool", 1)]  # each has a connection of its own
+        target = f"127.0.0.1:{sql}"
+        insecure = credentials is None
+        return GrpcClient(
+            grpc.insecure_channel(target, own) if insecure else grpc.secure_channel(target, credentials, own)
+        )
+
+    with replicated(tmp_path / "place", *arguments) as running:
+        running.until(f"REST catalog at {scheme}://127.0.0.1:{rest}")
+        address = f"{scheme}://127.0.0.1:{rest}"
+        db = lancedb.connect("db://lake", api_key="any", host_override=address, **options)
+        table = db.create_table("t", [{"n": n, "v": [float(n), 1.0]} for n in range(10)])
+        for n in range(4):
+            table.add([{"n": 10 + n, "v": [0.0, 0.0]}])
+            assert table.count_rows() == 11 + n
+        assert [row["n"] for row in table.search([3.0, 1.0]).limit(1).to_list()] == [3]
+        assert lance.dataset(str(running.root / "t.lance")).count_rows() == 14
+        for n in range(3):
+            # A statement outlives its connection, and another one finds it, whatever replica has fewer calls.
+            with client() as first, client() as second:
+                begun = first.poll(statement(f"CREATE TABLE slow{n} AS {SLOW}"))
+                assert begun.HasField("flight_descriptor")
+                assert second.cancel(begun.info) in {1, 2}
+        with client() as first:
+            assert first.rows("SELECT count(*) AS n FROM t") == [{"n": 14}]

@@ -85,8 +85,8 @@ QUERIES = (
 
 def demonstrate(options: argparse.Namespace) -> int:
     """Load, query, explain how to connect, and serve."""
-    port, rest_port = (0, NO_PORT) if options.no_serve else (options.port, _rest_port())
-    config = ServerConfig(port=port, rest_port=rest_port, grace=GRACE)
+    port, further = (0, NO_PORT) if options.no_serve else (options.port, _further_port())
+    config = ServerConfig(port=port, rest_port=further, lancedb_sql_port=further, grace=GRACE)
     built = service.build(options.root, config, create=True)
     server = built.server
     print(f"lance-flight demo: {options.root} at {server.uri}")
@@ -106,8 +106,10 @@ def demonstrate(options: argparse.Namespace) -> int:
         if console is not None:
             console.start()
             print(f"\nThe console shows the partitions in a browser: {console.address}")
-        for address in built.doors.addresses.values():
-            print(f'\nLanceDB\'s clients: lancedb.connect("db://demo", api_key="any", host_override="{address}")')
+        addresses = built.doors.addresses
+        if addresses:
+            rest, sql = addresses["rest_port"], addresses["lancedb_sql_port"]
+            print(f"\nLanceDB's clients: {_LANCEDB.format(rest=rest, sql=sql)}")
         print(_CONNECT.format(uri=server.uri), flush=True)
     serve_until(server, stop, grace=lambda: GRACE)
     built.doors.stop()
@@ -116,8 +118,11 @@ def demonstrate(options: argparse.Namespace) -> int:
     leave(0)
 
 
-def _rest_port() -> int:
-    """Return a free port for LanceDB's clients, if what serves them is installed."""
+_LANCEDB = 'lancedb.connect("db://demo", api_key="any", host_override="{rest}", sql_host_override="{sql}")'
+
+
+def _further_port() -> int:
+    """Return what opens free ports for LanceDB's clients, if what serves them is installed."""
     return 0 if find_spec("starlette") and find_spec("uvicorn") else NO_PORT
 
 

@@ -14,9 +14,9 @@ import shutil
 import socket
 import sys
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lance_flight.errors import InvalidInput
@@ -72,6 +72,16 @@ _STICKING = """    timeout queue 15s
     stick-table type string len 64 size 100k expire 24h
     stick on src,concat(:,txn.port)
 """
+_REST_RULES = """    timeout http-request 10s
+    option http-no-delay
+    stick-table type ipv6 size 100k expire 10m store conn_cur
+    tcp-request connection track-sc0 src
+    tcp-request connection reject if { sc0_conn_cur gt 2000 }
+    # who
+"""
+_STICKING_BY_HOST = """    stick-table type ipv6 size 100k expire 1h
+    stick on src
+"""
 _METRICS = """
 frontend metrics
     mode http
@@ -87,12 +97,26 @@ _SERVING = bytes([0, 0, 0, 0, 2, 0x08, 1])
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica as HAProxy knows it: its host, and the ports of its Flight server and of its health service."""
+    """A replica as HAProxy knows it: its host, the ports of its Flight server and health service, and `further` ones by their settings."""
 
     number: int
     port: int
     health_port: int
     host: str = "127.0.0.1"
+    further: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherPort:
+    """A further port of all replicas: the `address` that HAProxy listens at, and the port of each replica.
+
+    A client stays with one replica by its host: a statement that it polls is there, and its own writes, whatever connection it takes.
+    """
+
+    name: str
+    address: str
+    ports: Sequence[int]
+    is_grpc: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +126,7 @@ class Front:
     It says the address of each client with the `secret`, which the replicas know (setting `proxy_secret`). `control` is the socket by which
     it says which replicas are healthy. A `name_server` is asked for the hosts of the replicas again and again. One that `is_blind` passes
     connections on as they are. Replicas that `are_encrypted` are called by TLS. It logs to the descriptor `log`, else to standard output.
-    At the address `metrics` Prometheus gets its metrics.
+    At the address `metrics` Prometheus gets its metrics. Each `further` port is one of all replicas, beside that of Flight SQL.
     """
 
     address: str
@@ -114,6 +138,7 @@ class Front:
     name_server: str | None = None
     log: int | None = None
     metrics: str = ""
+    further: Sequence[FurtherPort] = ()
 
 
 def configuration(front: Front, replicas: Sequence[Replica]) -> str:
@@ -157,42 +182,76 @@ backend replicas
     tcp-check connect
     tcp-check send-binary {health_check().hex()}
     tcp-check expect binary {_SERVING.hex()}
-{_servers(front, replicas)}{"" if front.is_blind else _handshakes(front, replicas)}{_METRICS.format(front.metrics) if front.metrics else ""}"""
+{_servers(front, replicas)}{"" if front.is_blind else _handshakes(front, replicas)}{further_ports(front, replicas)}{_METRICS.format(front.metrics) if front.metrics else ""}"""
 
 
-def _protocol(front: Front) -> str:
-    return f" ssl crt {front.certificate} alpn h2" if front.certificate else " proto h2"
+def further_ports(front: Front, replicas: Sequence[Replica]) -> str:
+    """Return the frontends and backends of the further ports, each by its name."""
+    return "".join(_further(front, port, replicas) for port in front.further)
 
 
-def _clients(front: Front) -> str:
+def _further(front: Front, port: FurtherPort, replicas: Sequence[Replica]) -> str:
+    bound, rules, kept = "", "", ""
+    if not front.is_blind:
+        bound, kept = _protocol(front, is_grpc=port.is_grpc), "    timeout queue 15s\n    http-reuse never\n"
+        rules = _clients(front, _RULES if port.is_grpc else _REST_RULES)
+    called = _called(front, is_grpc=port.is_grpc)
+    servers = "".join(
+        f"    server replica{replica.number} {replica.host}:{own} track replicas/replica{replica.number}{called}\n"
+        for replica, own in zip(replicas, port.ports, strict=True)
+    )
+    return f"""
+frontend {port.name}_clients
+    bind {port.address}{bound}
+{rules}    default_backend {port.name}
+
+backend {port.name}
+    balance leastconn
+{kept}{_STICKING_BY_HOST}{servers}"""
+
+
+def _called(front: Front, *, is_grpc: bool = True, most: int = MOST_CALLS) -> str:
+    """Return how HAProxy calls a replica."""
+    found = " resolvers names init-addr libc,none" if front.name_server else ""
+    if front.is_blind:
+        return found
+    if front.are_encrypted:
+        # The other side of a loopback; what stands in certificates is the address of the whole.
+        found += f" ssl verify none{' alpn h2' if is_grpc else ''} no-check-ssl"
+    elif is_grpc:
+        found += " proto h2"
+    return f"{found} maxconn {most}"
+
+
+def _protocol(front: Front, *, is_grpc: bool = True) -> str:
+    if front.certificate:
+        return f" ssl crt {front.certificate} alpn {'h2' if is_grpc else 'h2,http/1.1'}"
+    return " proto h2" if is_grpc else ""
+
+
+def _clients(front: Front, rules: str = _RULES) -> str:
     """Return the rules for what clients send."""
     rule = (
         f'set-header {PROXY_HEADER} "{front.secret} %[src]:%[src_port]"'
         if front.secret
         else f"del-header {PROXY_HEADER}"
     )
-    return _RULES.replace("    # who\n", f"    http-request {rule}\n")
+    return rules.replace("    # who\n", f"    http-request {rule}\n")
 
 
 def _servers(front: Front, replicas: Sequence[Replica]) -> str:
-    options = " resolvers names init-addr libc,none" if front.name_server else ""
-    if not front.is_blind:
-        # The other side of a loopback; what stands in certificates is the address of the whole.
-        options += " ssl verify none alpn h2 no-check-ssl" if front.are_encrypted else " proto h2"
-        options += f" maxconn {MOST_CALLS}"
     return "".join(
         f"    server replica{replica.number} {replica.host}:{replica.port} check port {replica.health_port}"
-        f" inter 2s downinter 200ms fall 5 rise 1{options}\n"
+        f" inter 2s downinter 200ms fall 5 rise 1{_called(front)}\n"
         for replica in replicas
     )
 
 
 def _handshakes(front: Front, replicas: Sequence[Replica]) -> str:
     """Return the backend of Handshakes, each of which holds a thread until its message comes."""
-    options = " resolvers names init-addr libc,none" if front.name_server else ""
-    options += " ssl verify none alpn h2" if front.are_encrypted else " proto h2"
     servers = "".join(
-        f"    server replica{replica.number} {replica.host}:{replica.port} track replicas/replica{replica.number} maxconn {MOST_HANDSHAKES}{options}\n"
+        f"    server replica{replica.number} {replica.host}:{replica.port} track replicas/replica{replica.number}"
+        f"{_called(front, most=MOST_HANDSHAKES)}\n"
         for replica in replicas
     )
     return f"\nbackend handshakes\n    balance leastconn\n    timeout server 10s\n{_STICKING}{servers}"

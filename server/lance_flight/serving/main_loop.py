@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     neighbours = Neighbours(life.machine, life.siblings) if life.machine else Neighbours()
     built = service.build(options.root, settings, operations.middleware, neighbours=neighbours)
     operations.watch(built)
-    for line in built.doors.lines:
+    for line in () if life.machine else built.doors.lines:  # of replicas clients call the address of all
         print_line(line)
     running = _Running(settings, built, operations)
     threading.Thread(target=running.follow, args=[changes], name="settings", daemon=True).start()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from lance_flight.admin import logs
@@ -26,6 +27,7 @@ from lance_flight.serving.children import ChildSpec, Life
 from lance_flight.serving.load_balancer import (
     Front,
     FrontLog,
+    FurtherPort,
     Replica,
     are_connected,
     configuration,
@@ -53,6 +55,9 @@ _DIVIDED = (
     "running_calls",
 )
 """Settings that the replicas share; 0 stays what it means, of a machine that is shared."""
+FURTHER = {"rest_port": ("REST catalog", "http"), "lancedb_sql_port": ("SQL for LanceDB's clients", "grpc")}
+"""Titles and schemes of the further ports, by the names of their settings."""
+_OVER_TLS = {"http": "s", "grpc": "+tls"}
 _LOOPBACK = "127.0.0.1"
 _KEY_BYTES = 32
 _NAME_BYTES = 8
@@ -70,11 +75,6 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
     settings = reloader.settings
     if not 1 <= number <= MOST_REPLICAS:
         raise InvalidInput(f"--replicas is {number}; expected 1 to {MOST_REPLICAS}")
-    for name, further in (("lancedb_sql_port", settings.lancedb_sql_port), ("rest_port", settings.rest_port)):
-        if further != NO_PORT:
-            raise InvalidInput(
-                f"setting {name!r} is {further} with --replicas, which share one port; expected -1, or one server"
-            )
     check_ready_file(settings.ready_file)
     program = find_program()
     scheme = "grpc+tls" if settings.tls_certificate else "grpc"
@@ -104,6 +104,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             control=control,
             log=front_log.handle,
             metrics=_metrics_address(settings, number),
+            further=_further_ports(settings, machine.replicas, port),
         )
         file.touch(mode=0o600)
         file.write_text(configuration(front, machine.replicas))
@@ -118,7 +119,7 @@ def serve_replicas(root: str, reloader: Reloader, number: int, serve: Serve, man
             [*map(machine.spec, machine.replicas), listening],
             settings.unresponsive_after,
             manager=manager,
-            ready=partial(_ready, root, f"{scheme}://{address}", settings, front.metrics),
+            ready=partial(_ready, root, f"{scheme}://{address}", settings, front),
             may_replace=partial(are_connected, control),
             reloader=reloader,
         ).run()
@@ -186,7 +187,7 @@ def replica_settings(settings: ServerConfig, replica: Replica, number: int) -> S
         ready_file="",
         # Loopback is not where clients are.
         dictionary_ingest="on" if settings.takes_dictionaries else "off",
-        **{name: -(-getattr(settings, name) // number) for name in _DIVIDED},
+        **{**{name: -(-getattr(settings, name) // number) for name in _DIVIDED}, **replica.further},
     )
 
 
@@ -199,12 +200,27 @@ def replicas_of(settings: ServerConfig, number: int, front: int) -> list[Replica
     """Choose the ports of the replicas: free ones, and consecutive ones from `health_port` on where that is set; none is that of the `front`."""
     health = range(settings.health_port, settings.health_port + number) if settings.health_port > 0 else range(0)
     admin = range(settings.admin_port, settings.admin_port + number + 1) if settings.admin_port > 0 else range(0)
-    free = free_ports(2 * number, except_for={front, *health, *admin})
-    ports, health_ports = free[:number], health or free[number:]
+    further = [name for name in FURTHER if getattr(settings, name) != NO_PORT]
+    taken = {front, *health, *admin, *(getattr(settings, name) for name in further)}
+    free = iter(free_ports((2 + len(further)) * number, except_for=taken))
+    ports = list(islice(free, number))
+    health_ports = health or list(islice(free, number))
     return [
-        Replica(each, port, health_port)
+        Replica(each, port, health_port, further={name: next(free) for name in further})
         for each, port, health_port in zip(range(1, number + 1), ports, health_ports, strict=True)
     ]
+
+
+def _further_ports(settings: ServerConfig, replicas: Sequence[Replica], front: int) -> list[FurtherPort]:
+    """Return the further ports that the settings open for all replicas together."""
+    found, taken = [], {front}
+    for name in replicas[0].further:
+        port = getattr(settings, name) or free_ports(1, settings.host, except_for=taken)[0]
+        taken.add(port)
+        ports = [replica.further[name] for replica in replicas]
+        address = f"{bracket_host(settings.host)}:{port}"
+        found.append(FurtherPort(name=name, address=address, ports=ports, is_grpc=name != "rest_port"))
+    return found
 
 
 def _metrics_address(settings: ServerConfig, number: int) -> str:
@@ -261,9 +277,12 @@ def _key_file(settings: ServerConfig, root: str, place: Path) -> str:
     return str(file)
 
 
-def _ready(root: str, uri: str, settings: ServerConfig, metrics: str) -> None:
+def _ready(root: str, uri: str, settings: ServerConfig, front: Front) -> None:
     print_line = partial(logs.print_line, format=logs.LogFormat(settings.log_format.lower()))
-    if metrics:
-        print_line(f"metrics of HAProxy at http://{metrics}/metrics")
+    if front.metrics:
+        print_line(f"metrics of HAProxy at http://{front.metrics}/metrics")
+    for port in front.further:
+        title, scheme = FURTHER[port.name]
+        print_line(f"{title} at {scheme}{'' if not settings.tls_certificate else _OVER_TLS[scheme]}://{port.address}")
     print_line(f"serving {root} at {uri}")
     write_ready_file(settings.ready_file, uri)

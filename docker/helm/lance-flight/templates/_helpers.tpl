@@ -72,7 +72,15 @@ grace: {{ .Values.graceSeconds }}
 {{- if include "lance-flight.front" . }}
 host: 127.0.0.1
 port: 32011
+{{- if .Values.lancedb.enabled }}
+rest_port: 10026
+lancedb_sql_port: 10027
+{{- end }}
 {{- if not (hasKey .Values.settings "dictionary_ingest") }}{{ print "\ndictionary_ingest: \"off\"" }}{{ end }}
+{{- end }}
+{{- if and .Values.lancedb.enabled (not (include "lance-flight.front" .)) }}
+rest_port: 10024
+lancedb_sql_port: 10025
 {{- end }}
 {{- if gt (int .Values.replicaCount) 1 }}
 peers: dns+grpc{{ if .Values.tls.existingSecret }}+tls{{ end }}://{{ include "lance-flight.fullname" . }}-peers.{{ .Release.Namespace }}.svc:32010
