@@ -116,3 +116,59 @@ def test_what_fails_leaves_the_tables_and_the_root_as_they_were(
             assert files(database.root) == before, statement
         # The other tasks of a change in a root may write files when it has failed.
         before = files(database.root)
+
+
+SHAPED = (
+    *("k", "bucket(6, id)", "bucket(6, s), k", "months(at)", "days(on_day)", "truncate(10, id)"),
+    *("multi_bucket(5, k, s)", "truncate(2, s)", "bucket(3, at)", "bucket(3, on_day), expr('col0 % 2', k)"),
+)
+ROWS = (
+    "id, id % 4 AS k, IF(id % 7 = 0, NULL, 'r' || id % 9) AS s,"
+    " TIMESTAMP '2026-01-01' + make_dt_interval(id % 120) AS at, DATE '1969-12-01' + INT(id % 40) AS on_day"
+)
+
+
+@pytest.mark.parametrize("fields", SHAPED)
+def test_a_write_of_many_tasks_makes_a_file_for_each_partition(
+    sql: SparkSession, database: Database, table: str, fields: str
+) -> None:
+    query = f"SELECT {ROWS} FROM range(0, 200, 1, 8)"
+
+    def files_of(name: str) -> tuple[int, int]:
+        """Files of a table, and its partitions."""
+        return (
+            database.value(f'SELECT count(*) FROM "{name}$files"'),
+            database.value(f'SELECT count(*) FROM "{name}$partitions"'),
+        )
+
+    sql.sql(f"CREATE TABLE lake.{table} PARTITIONED BY ({fields}) AS {query}")
+    count, partitions = files_of(table)
+    assert count == partitions >= 3
+    sql.sql(f"INSERT INTO lake.{table} SELECT * FROM ({query})")
+    assert files_of(table) == (2 * partitions, partitions)
+    assert database.value(f"SELECT count(*) FROM {table}") == 400
+    assert not [row for row in database.rows(f"VERIFY TABLE {table}") if "differ" in str(row)]
+    if fields != "k":
+        return
+    sql.sql(f"INSERT INTO lake.{table} WITH (distribution = 'none') SELECT * FROM ({query})")
+    assert files_of(table) == (2 * partitions + 8 * partitions, partitions)
+    sql.sql(
+        f"MERGE INTO lake.{table} AS t USING (SELECT {ROWS} FROM range(0, 240, 1, 8)) AS n ON t.id = n.id AND t.id > 300"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND n.id >= 200 THEN INSERT *"
+    )
+    assert files_of(table)[0] <= 11 * partitions
+    sql.sql(
+        f"INSERT OVERWRITE lake.{table} WITH (distribution = 'range', sort_by = 'id') SELECT * FROM ({query}) ORDER BY rand(1)"
+    )
+    assert database.value(f"SELECT count(*) FROM {table}") == 200
+    for k in range(4):
+        ids = [row[0] for row in database.rows(f"SELECT id FROM {table} WHERE k = {k}")]
+        assert ids == sorted(ids)
+    for option, message in {
+        "distribution = 'some'": "expected hash, range, none",
+        "sort_by = 'nope'": "'sort_by' names 'nope'; expected columns",
+        "target_file_size = '0'": "expected a number from 1 on",
+    }.items():
+        with pytest.raises(PySparkException, match=message):
+            sql.sql(f"INSERT INTO lake.{table} WITH ({option}) SELECT * FROM ({query})")
+    assert database.value(f"SELECT count(*) FROM {table}") == 200

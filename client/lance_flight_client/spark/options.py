@@ -29,6 +29,10 @@ class NamedTable(NamedTuple):
     name: str
 
 
+DISTRIBUTIONS = ("hash", "range", "none")
+"""How the rows of a write come to its tasks."""
+
+
 @dataclass(frozen=True, slots=True)
 class OptionReading:
     """Options on their way into values, and what was wrong with them."""
@@ -63,6 +67,12 @@ class OptionReading:
         if text is not None and text not in FILE_VERSIONS:
             self._wrong(name, text, ", ".join(FILE_VERSIONS))
         return text
+
+    def distribution(self, name: str) -> str | None:
+        text = self.given.get(name)
+        if text is not None and text.lower() not in DISTRIBUTIONS:
+            self._wrong(name, text, ", ".join(DISTRIBUTIONS))
+        return None if text is None else text.lower()
 
     def moment(self, name: str) -> datetime | None:
         text = self.given.get(name)

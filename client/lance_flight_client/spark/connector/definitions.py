@@ -367,8 +367,12 @@ def _of_snapshot(snapshot: Snapshot) -> TableDescription:
         for value, comment in [(schema.defaults.get(name), schema.comments.get(name))]
         if value is not None or comment is not None
     ]
-    fields = _whole(_fields_of(snapshot)) if snapshot.is_partitioned else []
-    return TableDescription(fields, schema.comment, columns)
+    return TableDescription(partitioning_of(snapshot), schema.comment, columns)
+
+
+def partitioning_of(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the partition fields of a snapshot's current spec whose columns are there, as Spark's transforms have them."""
+    return _whole(_fields_of(snapshot)) if snapshot.is_partitioned else []
 
 
 def _whole(fields: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quote_name
-from lance_flight_client.spark.connector import definitions, streams, writes
+from lance_flight_client.spark.connector import definitions, distribution, streams, writes
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
@@ -38,6 +38,7 @@ from lance_flight_client.spark.connector.relations import (
     with_options,
 )
 from lance_flight_client.spark.connector.table_options import (
+    DISTRIBUTED,
     TableReadOptions,
     TableWriteOptions,
     check_options,
@@ -317,12 +318,19 @@ def portions_address(given: Arguments) -> str:
     return address()
 
 
+def distribute_rows(given: Arguments) -> dict[str, Any]:
+    """Return how the rows of a write come to its tasks."""
+    return distribution.distribute_rows(
+        relation_of(given), given["command"], TableWriteOptions.parse(given["write_options"])
+    )
+
+
 def begin_write(given: Arguments) -> dict[str, Any]:
     """Begin a write: the function of its tasks, and the handle by which it is committed or aborted."""
     relation = relation_of(given)
     schema = StructType.fromJson(json.loads(given["schema"]))
     if isinstance(relation, NewTable | NewServerTable):
-        known_options(given["write_options"], (), "write to a new table")
+        known_options(given["write_options"], DISTRIBUTED, "write to a new table")
     options = TableWriteOptions.parse(given["write_options"])
     if any(comparison["is_pinned"] for comparison in given["compared"]):
         # A MERGE that only inserts has the options of its target twice: those of a point would leave the newest rows out of sight.
@@ -422,6 +430,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             plan_scan,
             plan_whole_partitions,
             portions_address,
+            distribute_rows,
             begin_write,
             commit_write,
             abort_write,

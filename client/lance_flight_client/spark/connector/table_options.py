@@ -62,6 +62,10 @@ class TableReadOptions:
         return table_read_options
 
 
+DISTRIBUTED = ("distribution", "target_file_size", "sort_by")
+"""Options of a write that a new table takes as well."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWriteOptions:
     """Options of a write to a table."""
@@ -73,6 +77,17 @@ class TableWriteOptions:
         OptionReading.number,
     )
     report: str | None = option("a file on the driver, made after the commit: JSON with version, rows and partitions")
+    distribution: str | None = option(
+        "how rows come to tasks: hash brings those of a partition together (the default), range also orders them, none leaves them",
+        OptionReading.distribution,
+    )
+    target_file_size: int | None = option(
+        "with adaptive execution: bytes of shuffled rows from which a task, and so a file, is divided",
+        OptionReading.number,
+    )
+    sort_by: tuple[str, ...] | None = option(
+        "columns, separated by commas, that the rows of each file are sorted by", OptionReading.columns
+    )
 
     @property
     def points(self) -> list[str]:

@@ -244,7 +244,8 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-        return KeyFunctions.of(function.name()).orElseThrow(() -> new NoSuchFunctionException(function));
+        return KeyFunctions.of(function.name()).or(() -> WrittenKeys.named(function.name()))
+            .orElseThrow(() -> new NoSuchFunctionException(function));
     }
 
     @Override

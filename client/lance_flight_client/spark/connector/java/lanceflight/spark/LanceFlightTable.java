@@ -121,7 +121,7 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-        return new LanceFlightWrite(this, info, null);
+        return new LanceFlightWrite(this, info);
     }
 
     @Override

@@ -3,12 +3,22 @@ package lanceflight.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
@@ -18,16 +28,27 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 
 /** A write of one statement: tasks write files in Spark's Python workers, and Python commits all of them at once. */
-final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOverwrite, Write, BatchWrite {
+final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOverwrite, RequiresDistributionAndOrdering,
+        BatchWrite {
+    private static final String STREAM = "sql.streaming.queryId";
+
     private final LanceFlightTable table;
     private final LogicalWriteInfo info;
     private final Supplier<JsonNode> scanned;
+    private final String command;
     private String replaces;
     private Predicate[] overwritten = new Predicate[0];
     private JsonNode begun;
+    private JsonNode distributed;
 
-    /** `scanned` are the partitions that a change of rows has read, of which the new rows take the place. */
-    LanceFlightWrite(LanceFlightTable table, LogicalWriteInfo info, Supplier<JsonNode> scanned) {
+    /** A write that only adds rows, or those that replace others of the table. */
+    LanceFlightWrite(LanceFlightTable table, LogicalWriteInfo info) {
+        this(table, info, null, "INSERT");
+    }
+
+    /** `scanned` are the partitions that a change of rows by a command has read, of which the new rows take the place. */
+    LanceFlightWrite(LanceFlightTable table, LogicalWriteInfo info, Supplier<JsonNode> scanned, String command) {
+        this.command = command;
         this.table = table;
         this.info = info;
         this.scanned = scanned;
@@ -76,6 +97,53 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
     @Override
     public StreamingWrite toStreaming() {
         return new StreamedWrite(table, info, replaces);
+    }
+
+    /** Returns how rows come to the tasks: by which keys, in which order, and up to how many bytes of one key to a task. */
+    private synchronized JsonNode distributed() {
+        if (distributed == null) {
+            ObjectNode arguments = Planner.arguments().put("handle", table.handle()).put("command", command);
+            distributed = isStreamed() ? Planner.arguments() : table.planner().ask("distribute_rows",
+                Planner.with(arguments, "write_options", info.options().asCaseSensitiveMap()));
+        }
+        return distributed;
+    }
+
+    /** Returns whether this is a batch of a stream, whose rows stay where they are: Spark names the stream in its thread. */
+    private boolean isStreamed() {
+        return info.queryId().equals(SparkContext.getOrCreate().getLocalProperty(STREAM));
+    }
+
+    @Override
+    public Distribution requiredDistribution() {
+        Expression[] keys = WrittenKeys.of(distributed().path("keys"));
+        if (distributed().path("is_range").asBoolean()) {
+            Stream<SortOrder> byKey = Arrays.stream(keys).map(key -> Expressions.sort(key, SortDirection.ASCENDING));
+            SortOrder[] orders = Stream.concat(byKey, Arrays.stream(requiredOrdering())).toArray(SortOrder[]::new);
+            return orders.length == 0 ? Distributions.unspecified() : Distributions.ordered(orders);
+        }
+        return keys.length == 0 ? Distributions.unspecified() : Distributions.clustered(keys);
+    }
+
+    /** Lets Spark join small tasks and split those that most rows come to. */
+    @Override
+    public boolean distributionStrictlyRequired() {
+        return false;
+    }
+
+    @Override
+    public long advisoryPartitionSizeInBytes() {
+        return distributed().path("bytes").asLong();
+    }
+
+    @Override
+    public SortOrder[] requiredOrdering() {
+        JsonNode sorted = distributed().path("sorted");
+        SortOrder[] orders = new SortOrder[sorted.size()];
+        for (int i = 0; i < orders.length; i++) {
+            orders[i] = Expressions.sort(Transforms.column(sorted.get(i)), SortDirection.ASCENDING);
+        }
+        return orders;
     }
 
     private synchronized JsonNode begun() {

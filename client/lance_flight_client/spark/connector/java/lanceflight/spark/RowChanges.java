@@ -41,7 +41,7 @@ final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-        return new LanceFlightWrite(table, info, () -> scan.read());
+        return new LanceFlightWrite(table, info, () -> scan.read(), command.name());
     }
 
     private final class Reader implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
