@@ -179,6 +179,7 @@ USAGE = [
     pytest.param([], ["lance-flight: ", "COMMAND", "`lance-flight --help`"], id="nothing"),
     pytest.param(["srve"], ["'srve'", "serve", "`lance-flight --help`"], id="no command"),
     pytest.param(["serve"], ["ROOT", "`lance-flight serve --help`"], id="no root"),
+    pytest.param(["bakup", "root"], ["no command 'bakup'", "did you mean 'backup'"], id="no command"),
     pytest.param(["serve", "root", "--prot", "1"], ["'--prot'", "'--port'", "serve --help"], id="no option"),
     pytest.param(["serve", "root", "--prot=1"], ["'--prot=1'", "'--port'"], id="no option, with a value"),
     pytest.param(["serve", "root", "other"], ["'other'", "too many"], id="two roots"),

@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raise_file_limit()
     keep_freed_memory()
     try:
+        top.check_command(sys.argv[1:] if arguments is None else arguments)
         options, rest = top.parse_known_args(arguments)
         if rest:
             top.commands[options.command].refuse_rest(rest)
@@ -93,6 +94,13 @@ class Parser(argparse.ArgumentParser):
             _module(self.of_command).arguments(self)
             self.of_command = None
         return super().parse_known_args(args, namespace)
+
+    def check_command(self, arguments: Sequence[str]) -> None:
+        """Refuse a command that is not there, with the nearest one."""
+        name = arguments[0] if arguments else "-"
+        if not name.startswith("-") and name not in self.commands:
+            near = difflib.get_close_matches(name, self.commands, n=1)
+            self.error(f"no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
