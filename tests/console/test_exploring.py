@@ -108,3 +108,59 @@ def test_a_preview_is_bounded(consoles: Consoles, server: Server, query: str, ro
             expect(page.locator("#state")).to_contain_text(f"{rows} rows")
     finally:
         server.run("DROP VIEW large")
+
+
+@pytest.fixture
+def notes(server: Server) -> Iterator[None]:
+    server.run("CREATE TABLE notes (id BIGINT, body VARCHAR, v FLOAT[2])")
+    server.run(
+        "INSERT INTO notes VALUES (1, 'the red <b>fox</b>', [0, 1]), (2, 'a red hen', [1, 0]), (3, 'a blue fox', [0.9, 0.1])"
+    )
+    server.run("CREATE INDEX ON notes (body) USING fts")
+    yield
+    server.run("DROP TABLE notes")
+
+
+FOUND = [
+    pytest.param({"words": "fox"}, ["1", "3"], "full_text_search", id="words"),
+    pytest.param({"like the row where": "id = 2"}, ["2", "3", "1"], "vector_search", id="near a row"),
+    pytest.param({"like the row where": "id = 2", "only where": "id <> 2"}, ["3", "1"], "id <> 2", id="a filter"),
+    pytest.param({"words": "fox", "like the row where": "id = 2"}, ["3", "1", "2"], "weights => [0.5, 0.5]", id="both"),
+]
+
+
+@pytest.mark.parametrize(("fields", "ids", "sql"), FOUND)
+def test_a_table_is_searched_by_fields(
+    console: Console, notes: None, fields: dict[str, str], ids: list[str], sql: str
+) -> None:
+    page = console.open("t/public/notes/search")
+    for name, text in fields.items():
+        page.get_by_label(name, exact=True).fill(text)
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("#downloads")).to_be_visible()
+    place = 4 if "words" in fields else 3
+    assert sorted(page.locator(f"#result tbody td:nth-child({place})").all_inner_texts()) == sorted(ids)
+    assert page.locator(f"#result tbody td:nth-child({place})").first.inner_text() in ids[:2]
+    expect(page.locator("#sql")).to_contain_text(sql)
+    assert page.locator("#result b").count() == 0
+
+
+def test_maintenance_runs_after_a_yes(consoles: Consoles, server: Server) -> None:
+    server.run("CREATE TABLE parts (id BIGINT)")
+    for number in range(3):
+        server.run(f"INSERT INTO parts VALUES ({number})")
+    files = "SELECT count(*) FROM parts$files"
+    try:
+        page = consoles(server.uri, writes=True).open("operations")
+        for answer, count in (("No", 3), ("Yes", 1)):
+            page.get_by_role("button", name="Compact parts").click()
+            expect(page.locator("#confirm")).to_contain_text("Compact the files of parts now?")
+            page.locator("#confirm").get_by_role("button", name=answer).click()
+            if answer == "Yes":
+                expect(page.get_by_role("status")).to_have_text("Compact of parts is done.")
+            assert server.value(files) == count
+        reading = consoles(server.uri).open("operations")
+        expect(reading.locator("#operations")).to_contain_text("start it with --writes")
+        assert reading.get_by_role("button", name="Compact").count() == 0
+    finally:
+        server.run("DROP TABLE parts")

@@ -159,6 +159,7 @@ def test_nothing_is_changed_by_any_way_without_writes(client: Client, server: Se
     assert said["error"] or sql.startswith("CREATE TEMP")
     assert client.call(f"/query/{said['id']}.csv")[0] in {400, 502}
     ended(client, "SELECT 1", before=[sql], writes=True)
+    assert "reads only" in client.call("/operations/public/words/vacuum", "POST", "")[2]
     client.call("/plan", "POST", json.dumps({"sql": sql}))
     assert server.value("SELECT count(*) FROM words") == 2
 

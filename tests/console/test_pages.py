@@ -315,6 +315,16 @@ def test_keys_are_enough(console: Console) -> None:
     assert page.evaluate("decodeURIComponent(location.hash)") == "#SELECT 41 + 1 AS answer"
 
 
+def test_keys_are_told_and_lead_to_pages(console: Console) -> None:
+    page = console.open("activity")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("this help")
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    page.keyboard.type("gt")
+    expect(page.get_by_role("heading", name="Tables")).to_be_visible()
+
+
 def test_names_are_completed(console: Console) -> None:
     page = console.open("query")
     page.keyboard.type("SELECT * FROM tri")
@@ -345,8 +355,9 @@ def test_a_running_statement_is_killed(consoles: Consoles, server: Server) -> No
     activity.mouse.down()
     for _ in range(2):  # the list is asked for anew while the button is held down
         activity.wait_for_event("requestfinished", lambda asked: asked.url.endswith("/activity/rows"))
+    activity.mouse.up()
     with activity.expect_response("**/kill") as killed:
-        activity.mouse.up()
+        activity.get_by_role("button", name="Yes").click()
     assert killed.value.ok
     expect(page.get_by_role("alert")).to_contain_text("cancelled")
 
@@ -412,6 +423,8 @@ PAGES = [
     "query#SELECT%20*%20FROM%20trips",
     "query?view=plan#SELECT%20*%20FROM%20trips%20WHERE%20month%20%3D%203",
     "activity",
+    "operations",
+    "t/public/words/search",
 ]
 
 

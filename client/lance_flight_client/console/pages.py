@@ -42,6 +42,7 @@ from lance_flight_client.console.exploring import (
 )
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
+from lance_flight_client.console.searching import Search, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, list_rows
 from lance_flight_client.errors import ServerError
@@ -452,6 +453,60 @@ def _selection(request: Request, server: ConsoleServer, table: ConsoleTable) -> 
         return Selection.of(table, kinds_of(server, table), request.query_params, whole_number(request, "at"))
     except InvalidSelection as exc:
         raise InvalidRequest(str(exc)) from exc
+
+
+@page
+def search(request: Request, server: ConsoleServer) -> Response:
+    """Show the rows that a search of a table finds, and its query."""
+    console_table = table_of(request, server)
+    if console_table is None:
+        return no_table(request)
+    kinds = kinds_of(server, console_table)
+    texts, vectors = searched_columns(kinds)
+    wanted = Search.of(console_table, kinds, request.query_params, whole_number(request, "weight"))
+    return pages_of(request).show(
+        request, "search.html", table=console_table, search=wanted, texts=texts, vectors=vectors
+    )
+
+
+@page
+def operations(request: Request, server: ConsoleServer) -> Response:
+    """Show maintenance and quotas, and what an administrator runs by hand."""
+    return pages_of(request).show(request, "operations.html", **_operations(server))
+
+
+_MAINTENANCE = {"compact": "ALTER TABLE {} COMPACT", "vacuum": "VACUUM {}"}
+
+
+@page
+def maintain(request: Request, server: ConsoleServer) -> Response:
+    """Run maintenance of a table, as the user, whom the server may refuse."""
+    console_table, kind = table_of(request, server), request.path_params["kind"]
+    if console_table is None or kind not in _MAINTENANCE:
+        return no_table(request)
+    said = {"done": f"{kind.capitalize()} of {console_table.label} is done.", "problem": None}
+    try:
+        with server.answer(f"{OWN}{_MAINTENANCE[kind].format(console_table.sql())}") as answer:
+            for _ in answer.batches:
+                pass
+    except ServerError as exc:
+        said = {"done": None, "problem": str(exc)}
+    return pages_of(request).show(request, "operations_rows.html", **_operations(server) | said)
+
+
+def _operations(server: ConsoleServer) -> dict[str, Any]:
+    recent = f"SELECT * FROM system.maintenance ORDER BY began DESC LIMIT {MOST_LISTED}"
+    quotas = f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}"
+    return {
+        "problem": None,
+        "done": None,
+        "writes": server.writes,
+        "tables": [table for table in tables.tables_of(server)[:MOST_LISTED] if not table.is_view],
+        "parts": [
+            ("Maintenance", list_rows(server, recent), "Nothing has been maintained, or only administrators see it."),
+            ("Quotas", list_rows(server, quotas), "No quota bounds you."),
+        ],
+    }
 
 
 @page

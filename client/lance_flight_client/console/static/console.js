@@ -434,6 +434,25 @@ addEventListener("DOMContentLoaded", () => {
     await navigator.clipboard.writeText(at(target.dataset.copies).textContent);
     target.textContent = "Copied";
   });
+  // A change waits for a yes: it is asked for by a dialog of the page.
+  answers.addEventListener("htmx:confirm", (event) => {
+    if (!event.detail.question) return;
+    event.preventDefault();
+    const dialog = at("confirm"), goOn = event.detail.issueRequest;
+    at("confirmed").textContent = event.detail.question;
+    dialog.returnValue = "no";
+    dialog.onclose = () => { if (dialog.returnValue === "yes") goOn(true); };
+    dialog.showModal();
+  });
+  document.querySelectorAll("#confirm button, #keys button").forEach((button) => button.addEventListener("click", () => button.closest("dialog").close(button.value)));
+  const pages = {t: "/", q: "/query", a: "/activity"};
+  let isGoing = false;
+  addEventListener("keydown", (event) => {
+    if (event.target.closest("input, select, textarea, [contenteditable], dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "?") at("keys").showModal();
+    if (isGoing && pages[event.key]) location.assign(pages[event.key]);
+    isGoing = event.key === "g";
+  });
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
     if (event.key === "/" && !isTyping && at("where")) { event.preventDefault(); at("where").focus(); }
