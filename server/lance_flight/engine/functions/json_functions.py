@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import takewhile
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -22,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.engine.functions.json_columns import Step, values_at_once
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
@@ -39,9 +39,6 @@ _STEP = re.compile(
     r"""\.(?P<name>\w+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|\[(?:(?P<key>"(?:[^"\\]|\\.)*")|(?P<place>[0-9]{1,9}))\]"""
 )
 _INTEGERS = range(-(2**63), 2**63)
-
-Step = str | int
-"""Key of an object, or place in an array."""
 
 
 class _Number(str):
@@ -232,9 +229,11 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Return what a function gives for documents, and keys or paths."""
     kind, second, convert = _FUNCTIONS[word]
     steps_of = _key_steps if second == _KEY else path_steps
-    found = _values_at_once(word, columns, steps_of)
-    if found is not None:
-        return found
+    if all(pa.types.is_string(column.type) for column in columns):
+        steps = () if second is None else _one_path(columns[1], steps_of)
+        found = None if steps is None else values_at_once(word, columns[0], steps, partial(_of_text, convert), kind)
+        if found is not None:
+            return found
     texts = columns[0].to_pylist()
     try:
         if second is None:
@@ -249,98 +248,22 @@ def json_values(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     return pa.array(values, kind)
 
 
+def _one_path(paths: pa.Array, steps_of: Callable[[str], tuple[Step, ...]]) -> tuple[Step, ...] | None:
+    """Return the steps of a key or path, if it is one for all rows."""
+    if paths.null_count or not len(paths) or not pc.all(pc.equal(paths, paths[0])).as_py():
+        return None
+    return steps_of(paths[0].as_py())
+
+
 NAMES = tuple(_FUNCTIONS)
 
 # --- many documents at once
 
-_MOST_AT_ONCE, _LONGEST_AT_ONCE = 4 << 20, 64 << 10
-"""Bytes of documents, and of one, that are read without a turn for other threads."""
-_NOT_AS_WRITTEN = re.compile(rb"\\|\d[.eE]|-0|\d{18}")
-"""Matches what may be written otherwise once it is read: escapes, and numbers that are no short integers."""
-_NOTHING = msgspec.Raw(b"")
 _WORDS = MappingProxyType({b"t": True, b"f": False, b"n": None})
 
 
-def _values_at_once(
-    word: str, columns: Sequence[pa.Array], steps_of: Callable[[str], tuple[Step, ...]]
-) -> pa.Array | None:
-    """Return what a function gives for documents that are all objects, and one key or path; None for any others.
-
-    What is not asked for is passed over without being read. Documents are divided by lines: `}`, a line end and `{` stand in no document.
-    """
-    kind, second, convert = _FUNCTIONS[word]
-    if not all(pa.types.is_string(column.type) for column in columns):
-        return None
-    texts, steps = columns[0].drop_null(), tuple[Step, ...]()
-    if second is not None:
-        if columns[1].null_count or len(columns[1]) < 1 or not pc.all(pc.equal(columns[1], columns[1][0])).as_py():
-            return None
-        steps = steps_of(columns[1][0].as_py())
-    lengths = pc.binary_length(texts)
-    if not len(texts) or pc.max(lengths).as_py() > _LONGEST_AT_ONCE:
-        return None
-    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
-        return None
-    rows = max(1, len(texts) * _MOST_AT_ONCE // (pc.sum(lengths).as_py() + 1))
-    values: list[Any] = []
-    for start in range(0, len(texts), rows):
-        part = _values_of_part(word, texts.slice(start, rows), steps, convert)
-        if part is None:
-            return None
-        values += part
-    found = pa.array(values, kind)
-    if not columns[0].null_count:
-        return found
-    is_known = columns[0].is_valid()
-    places = pc.subtract(pc.cumulative_sum(is_known.cast(pa.int64())), 1)
-    return found.take(pc.if_else(is_known, places, pa.scalar(None, pa.int64())))
-
-
-def _values_of_part(
-    word: str, texts: pa.Array, steps: tuple[Step, ...], convert: Callable[[Any], Any]
-) -> list[Any] | None:
-    lines = pa.concat_arrays([pc.binary_join_element_wise(texts, "", "\n")])
-    data = lines.buffers()[2]
-    if word in _TEXTS and all(isinstance(step, str) for step in steps):
-        found = _decode_values(data, len(texts), steps, str)
-        if found is not None:
-            return found
-    keys = tuple(takewhile(lambda step: isinstance(step, str), steps))
-    raws = _decode_values(data, len(texts), keys, msgspec.Raw)
-    if raws is None:
-        return None
-    if word == "json_valid":
-        return [True] * len(texts)
-    rest = steps[len(keys) :]
-    of_text = None if rest else _OF_TEXT.get(word)
-    if of_text is not None:
-        return [of_text(bytes(raw)) if raw else convert(_MISSING) for raw in raws]
-    return [convert(_find(_of_raw(bytes(raw)), rest) if raw else _MISSING) for raw in raws]
-
-
-_TEXTS = frozenset(["json_extract_string", "json_get_string"])
-
-
-def _decode_values(data: pa.Buffer, count: int, keys: Sequence[Step], leaf: Any) -> list[Any] | None:
-    """Return what stands at some keys of each document of lines, None for what is not there; None for a line that has it not so."""
-    try:
-        found: list[Any] = _decoder(tuple(keys), leaf).decode_lines(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # a key with quotes names no field
-        return None
-    for _ in keys:
-        found = [None if each is None else each.value for each in found]
-    return found if len(found) == count else None
-
-
-@lru_cache(_KEPT_PATHS)
-def _decoder(keys: tuple[Step, ...], leaf: Any) -> msgspec.json.Decoder[Any]:
-    kind, default = (leaf, _NOTHING) if leaf is msgspec.Raw else (leaf | None, None)
-    for place, key in enumerate(reversed(keys)):
-        inner = kind if place == 0 else kind | None
-        kind = msgspec.defstruct(
-            "Document", [("value", inner, default if place == 0 else None)], rename={"value": str(key)}, gc=False
-        )
-    return msgspec.json.Decoder(kind)
+def _of_text(convert: Callable[[Any], Any], text: bytes) -> Any:
+    return convert(_of_raw(text))
 
 
 def _of_raw(text: bytes) -> Any:
@@ -351,31 +274,6 @@ def _of_raw(text: bytes) -> Any:
     if first in b"{[":
         return _read(text.decode())
     return msgspec.json.decode(text) if first == b'"' else _Number(text.decode())
-
-
-def _write_value(text: bytes) -> str:
-    """Return the text of a value as Lance writes it."""
-    if _NOT_AS_WRITTEN.search(text) is not None:
-        return _write(_of_raw(text))
-    if text[:1] in b"{[":
-        return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
-    return text.decode()
-
-
-_LIST, _OBJECT = msgspec.json.Decoder(list[msgspec.Raw]), msgspec.json.Decoder(dict[str, msgspec.Raw])
-_SIGNS = MappingProxyType(
-    {b"{": "OBJECT", b"[": "ARRAY", b'"': "VARCHAR", b"t": "BOOLEAN", b"f": "BOOLEAN", b"n": "NULL"}
-)
-_OF_TEXT: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
-    {
-        "json_extract": _write_value,
-        "json_exists": lambda _: True,
-        "json_array_length": lambda text: len(_LIST.decode(text)) if text.startswith(b"[") else 0,
-        "json_keys": lambda text: list(_OBJECT.decode(text)) if text.startswith(b"{") else [],
-        "json_type": lambda text: _SIGNS.get(text[:1]) or _kind(_Number(text.decode())),
-    }
-)
-"""Functions of the texts of values, which are not read any further."""
 
 
 _TEXT, _VALUE = "->>", "->"
