@@ -70,7 +70,8 @@ def measure(bench: Bench) -> list[Result]:
         duck.execute("CREATE TABLE t AS SELECT * FROM rows")
 
         def of_peer(sql: str) -> int:
-            return duck.execute(sql).to_arrow_table().num_rows
+            found: pa.Table = duck.sql(sql).to_arrow_table()
+            return int(found.num_rows)
 
         lines = [
             _line(value, bench.options.rounds, lambda sql: _read(engine, sql), of_peer)

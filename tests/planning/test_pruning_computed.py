@@ -25,6 +25,7 @@ from tests.planning.planning_strategies import KINDS, is_date, rows_of, schemas,
 _UNITS = st.sampled_from(["year", "quarter", "month", "week", "day", "hour", "minute", "second"])
 _OPS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 _NUMBERS = st.sampled_from([-(2**63), -129, -11, -1, 0, 1, 2, 3, 9, 10, 126, 127, 2**63 - 1])
+_TEXTS = ("", "2024", "2024-02", "2024-02-29 10", "20240131", "1969-12-31", "9999", "x")
 _BINS = ("1 day", "90 minutes", "7 days", "1 microsecond", "400 days", "3 months")
 _ORIGINS = (
     "",
@@ -89,6 +90,16 @@ def _of_times(draw: st.DrawFn, name: str) -> str:
     found += [
         f"{name} + INTERVAL '{draw(st.sampled_from([1, 2, 11, 25]))} months' {op} {moment}",
         f"last_day({name}) {op} {day}",
+    ]
+    number, text = draw(st.sampled_from([-800, -1, 0, 1, 40])), draw(st.sampled_from(_TEXTS))
+    pattern = draw(st.sampled_from(["%Y", "%Y-%m", "%F %H", "%Y%m%d", "%m-%d", "%d.%m.%Y"]))
+    found += [
+        f"epoch({name}) {op} {draw(st.sampled_from([-1.5, 0, 1_706_659_200, 1e18]))}",
+        f"epoch_{draw(st.sampled_from(['ms', 'us']))}({name}) {op} {draw(st.sampled_from([-1, 0, 1_706_659_200_000]))}",
+        f"date_diff('{unit}', {day}, {name}) {op} {number}",
+        f"date_diff('{unit}', {name}, {day}) {op} {number}",
+        f"to_char({name}, '{pattern}') {op} '{text}'",
+        f"to_char({name}, '{pattern}') = to_char({moment}, '{pattern}')",
     ]
     found += [f"{name}::date {op} {day}", f"to_date({name}) = {day}", f"{name}::date IN ({day}, DATE '2025-01-31')"]
     found += [f"{name}::date BETWEEN DATE '2024-02-29' AND {day}", f"NOT {name}::date = {day}"]

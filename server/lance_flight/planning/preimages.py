@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -401,6 +403,169 @@ def _of_local_bin(call: ScalarCall, moment: ScalarExpression, bin_of: _Bin, comp
     return None if inside is None else all_of([inside, itself])
 
 
+# --- functions that number or write moments
+
+
+_Measure: TypeAlias = Callable[[int], float | str]
+"""What a function gives for a moment, in microseconds since 1970 of UTC: the later the moment, the more, or never less."""
+_MICROSECONDS = 10**6
+_WRITTEN_IN_ORDER = ("%Y", "%m", "%d", "%H", "%M", "%S")
+_LETTER = re.compile(r"%.?", re.DOTALL)
+_FIRST_WRITTEN, _LAST_WRITTEN = 1_000, 10_000
+"""Years with four digits, the texts of which are in the order of the moments."""
+
+
+def of_monotone(call: ScalarCall, comparison: Comparison) -> Predicate | None:
+    """Return what a comparison of a number or text that never falls while a moment rises says of the moment.
+
+    The first moments of and after the literal's own are found by bisection, whatever the function is.
+    """
+    places = [place for place, each in enumerate(call.arguments) if not isinstance(each, pa.Scalar)]
+    if len(places) != 1:
+        return None
+    moment = call.arguments[places[0]]
+    kind = comparison.kinds.of(moment)
+    order = None if kind is None else ordering(kind)
+    is_moment = kind is not None and (types.is_date32(kind) or (types.is_timestamp(kind) and zone_of(kind) is UTC))
+    measure = _MEASURES[call.function](call, places[0]) if is_moment else None
+    value = comparison.value
+    wanted = value.value if types.is_date32(value.type) else value.as_py()
+    if measure is None or order is None or kind is None or isinstance(wanted, str) != (call.function == _TO_CHAR):
+        return None
+    ticks = _MICROSECONDS * _DAY if types.is_date32(kind) else Fraction(_MICROSECONDS, TICKS[kind.unit])
+    is_falling = places[0] == 1 and call.function == _DATE_DIFF
+    smallest, end = order.smallest, order.largest + 1
+    if call.function == _TO_CHAR:
+        smallest, end = (
+            _clamp(int(_month_start((year - 1970) * 12, _MICROSECONDS) / ticks), order)
+            for year in (_FIRST_WRITTEN, _LAST_WRITTEN)
+        )
+    first = _first(smallest, end, lambda at: measure(int(at * ticks // 1)) >= wanted, is_falling=is_falling)
+    after = _first(smallest, end, lambda at: measure(int(at * ticks // 1)) > wanted, is_falling=is_falling)
+    if is_falling:
+        first, after = after, first
+    inside = _between(moment, first, after, order, comparison, is_falling=is_falling)
+    if call.function != _TO_CHAR or inside is None:
+        return inside
+    outside = [
+        comparison.by(op, order.array([at])[0]).on(moment)
+        for op, at in ((Op.LT, smallest), (Op.GE, end))
+        if order.smallest < at <= order.largest
+    ]
+    known = [predicate for predicate in outside if predicate is not None]
+    if len(known) < len(outside):
+        return None
+    return all_of(
+        [any_of([inside, *known]), ComputedCondition.of(ScalarCall(comparison.op.value, (call, comparison.value)))]
+    )
+
+
+def _clamp(at: int, order: Ordering) -> int:
+    return int(min(max(at, order.smallest), order.largest + 1))
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool], *, is_falling: bool) -> int:
+    """Return the first place where a condition holds that goes on to hold; of one that is `is_falling`, where it holds no more."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle) != is_falling:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _between(
+    moment: ScalarExpression, first: int, after: int, order: Ordering, comparison: Comparison, *, is_falling: bool
+) -> Predicate | None:
+    """Return the comparison as one of the moments from `first` to before `after`, whose values equal the literal."""
+    op = comparison.op.flipped if is_falling else comparison.op
+    if op is Op.NE:
+        equal = _between(moment, first, after, order, comparison.by(Op.EQ), is_falling=is_falling)
+        return None if equal is None else negate(equal)
+    low = {Op.EQ: first, Op.GE: first, Op.GT: after}.get(op, order.smallest)
+    high = {Op.EQ: after, Op.LT: first, Op.LE: after}.get(op, order.largest + 1)
+    if low >= high:  # of no moment, and NULL of NULL
+        return comparison.by(Op.LT, order.array([order.smallest])[0]).on(moment)
+    sides = [(Op.GE, order.array([low])[0]), (Op.LE, order.array([high - 1])[0])]
+    return comparison.all_on(moment, *sides)
+
+
+def _counts(size: int, call: ScalarCall, place: int) -> _Measure | None:
+    return lambda micros: micros // size
+
+
+def _of_nanoseconds(call: ScalarCall, place: int) -> _Measure | None:
+    return lambda micros: micros * 1_000
+
+
+def _seconds(call: ScalarCall, place: int) -> _Measure | None:
+    return lambda micros: float(micros) / _MICROSECONDS
+
+
+def _last_days(call: ScalarCall, place: int) -> _Measure | None:
+    return lambda micros: _month_start(_month_at(micros, _MICROSECONDS) + 1, 1) // _DAY - 1
+
+
+def _starts(call: ScalarCall, place: int) -> _Measure | None:
+    """Return what date_diff gives for a moment and a literal, by the starts of units between them."""
+    match call.arguments[0], call.arguments[3 - place] if place in {1, 2} else None:
+        case pa.Scalar() as unit, pa.TimestampScalar() | pa.Date32Scalar() as other if other.is_valid:
+            index = _INDICES.get(unit.as_py())
+        case _:
+            return None
+    if index is None or (types.is_timestamp(other.type) and zone_of(other.type) is not UTC):
+        return None
+    origin = index(other.cast(pa.timestamp("us")).value)
+    return (lambda micros: index(micros) - origin) if place == 2 else (lambda micros: origin - index(micros))  # noqa: PLR2004
+
+
+def _index(size: int) -> Callable[[int], int]:
+    return lambda micros: micros // size
+
+
+def _month_index(months: int) -> Callable[[int], int]:
+    return lambda micros: _month_at(micros, _MICROSECONDS) // months
+
+
+_INDICES: Mapping[str, Callable[[int], int]] = MappingProxyType(
+    {
+        **{unit: _month_index(months) for unit, months in _MONTHS.items()},
+        **{unit: _index(seconds * _MICROSECONDS) for unit, seconds in _SECONDS.items() if unit != "week"},
+        **{unit: _index(_MICROSECONDS // parts) for unit, parts in _FRACTIONS.items()},
+    }
+)
+
+
+def _texts(call: ScalarCall, place: int) -> _Measure | None:
+    """Return what to_char gives by a pattern of the year, then the month and so on."""
+    pattern = call.arguments[-1]
+    text = pattern.as_py() if isinstance(pattern, pa.Scalar) and place == 0 else None
+    if not isinstance(text, str):
+        return None
+    text = text.replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S")
+    letters = tuple(_LETTER.findall(text))
+    if not letters or letters != _WRITTEN_IN_ORDER[: len(letters)]:
+        return None
+    return lambda micros: (_EPOCH + timedelta(microseconds=micros)).strftime(text)
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_TO_CHAR, _DATE_DIFF = "to_char", "date_diff"
+_MEASURES: Mapping[str, Callable[[ScalarCall, int], _Measure | None]] = MappingProxyType(
+    {
+        "epoch": _seconds,
+        "epoch_ms": partial(_counts, 1_000),
+        "epoch_us": partial(_counts, 1),
+        "epoch_ns": _of_nanoseconds,
+        "last_day": _last_days,
+        _DATE_DIFF: _starts,
+        _TO_CHAR: _texts,
+    }
+)
+"""Functions of moments that never fall, or never rise, while the moment rises."""
+
+
 _BEFORE_WILDCARD = re.compile(r"[^%_\\]*")
 
 
@@ -537,6 +702,7 @@ _INVERSES: Mapping[str, Callable[[ScalarCall, Comparison], Predicate | None]] = 
         "negative": of_negative,
         "case": _of_case,
         "left": _of_prefix,
+        **dict.fromkeys(_MEASURES, of_monotone),
     }
 )
 """Functions whose comparisons with a literal say something of what they take."""

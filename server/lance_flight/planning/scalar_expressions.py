@@ -69,7 +69,8 @@ PLAIN_FUNCTIONS = frozenset(
             "nvl",
         ),
         *("reverse", "right", "round", "rtrim", "signum", "split_part", "starts_with", "strpos", "substr", "to_date"),
-        *("trunc", "upper"),
+        *("trunc", "upper", "to_char", "date_diff", "last_day", "epoch", "epoch_ms", "epoch_us", "epoch_ns"),
+        *("greatest", "least"),
     }
 )
 """Functions that are computed for partition values: deterministic, and what they give is no longer than what they take."""

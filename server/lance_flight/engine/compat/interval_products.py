@@ -1,6 +1,6 @@
 """Products of intervals and numbers, `INTERVAL '1 day' * 2`, which DataFusion 55 does not compute.
 
-Of two literals the product is a literal. Of a column it is a text that is cast: `CAST(… || ' days' AS INTERVAL)`.
+Of two literals the product is a literal. Of a column it is a call, `interval_times(a, months, days, nanoseconds)`.
 Parts of months are days, thirty to a month, and parts of days are times, as in PostgreSQL.
 Unnecessary with a release that solves https://github.com/apache/datafusion/issues/13850.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
+from lance_flight.engine.functions.date_spans import PRODUCT
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
 from lance_flight.errors import Unsupported
@@ -65,16 +66,7 @@ class _Interval:
 
     def of(self, factor: str) -> str:
         """Return the product with an expression."""
-        parts = [(self.months, _MONTH), (self.days, _DAY)]
-        if self.nanoseconds:
-            unit, size = next(each for each in zip(TIMES, _SIZES, strict=True) if self.nanoseconds % each[1] == 0)
-            parts.append((self.nanoseconds / size, unit))
-        written = [
-            f"CAST(CAST(({factor}) * {number} AS DECIMAL(38, 15)) AS VARCHAR) || ' {unit}'"
-            for number, unit in parts
-            if number
-        ]
-        return f"CAST({' || '.join(written)} AS INTERVAL)"
+        return f"{PRODUCT}({factor}, {self.months}, {self.days}, {self.nanoseconds})"
 
 
 def interval_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
@@ -85,7 +77,7 @@ def interval_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     >>> edit_text(text, interval_edits(text, tokenize(text))).partition(", d + ")[0]
     "SELECT d + INTERVAL '0 months 2 days 0 nanoseconds'"
     >>> edit_text(text, interval_edits(text, tokenize(text))).partition(", d + ")[2]
-    "CAST(CAST(CAST((a) * 1 AS DECIMAL(38, 15)) AS VARCHAR) || ' days' AS INTERVAL)"
+    'interval_times(a, 0, 1, 0)'
     """
     if not any(token.word == "INTERVAL" for token in tokens):
         return []

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 from rapidfuzz.distance import Jaro, JaroWinkler
-from rapidfuzz.process import cpdist
+from rapidfuzz.process import cdist, cpdist
 
 from lance_flight.engine.functions import date_spans
 from lance_flight.engine.functions.bounded_functions import (
@@ -76,6 +76,9 @@ _TEXT = ArgumentKind("a text", is_string, _as(pa.utf8()))
 _WHOLE = ArgumentKind("a whole number", types.is_integer, _as(pa.int64()))
 _INTEGER = ArgumentKind("a whole number", types.is_integer, lambda kind: pa.int64() if types.is_null(kind) else kind)
 _NUMBER = ArgumentKind("a number", is_number, _as(pa.float64()))
+_FACTOR = ArgumentKind(
+    "a number", is_number, lambda kind: pa.int64() if types.is_integer(kind) or types.is_null(kind) else pa.float64()
+)
 _MOMENT = ArgumentKind(
     "a date or timestamp",
     lambda kind: moment_type(kind) is not None and not types.is_time(kind),
@@ -435,7 +438,11 @@ def _alike(columns: Columns, likeness: Callable[..., float]) -> pa.Array:
     """Compute how alike the texts of each row are; empty ones are alike to none."""
     known = pc.and_(*(column.is_valid() for column in columns))
     texts = [column.fill_null("") for column in columns]
-    found = cpdist(*(column.to_pylist() for column in texts), scorer=likeness, dtype=np.float64)
+    others = pc.unique(texts[1])
+    if len(others) == 1:
+        (found,) = cdist(others.to_pylist(), texts[0].to_pylist(), scorer=likeness, dtype=np.float64)
+    else:
+        found = cpdist(*(column.to_pylist() for column in texts), scorer=likeness, dtype=np.float64)
     is_empty = pc.or_(*(pc.equal(column, "") for column in texts))
     return pc.if_else(known, pc.if_else(is_empty, 0.0, pa.array(found)), pa.scalar(None, pa.float64()))
 
@@ -531,7 +538,7 @@ def _entropy(columns: Columns) -> pa.Array:
 
 def _type_names(columns: Columns) -> pa.Array:
     name = type_name(columns[0].type).replace("TIMESTAMP(6)", "TIMESTAMP").replace("TIMESTAMPTZ(6)", "TIMESTAMPTZ")
-    return pa.array(np.full(len(columns[0]), name, object), pa.utf8())
+    return pa.repeat(pa.scalar(name, pa.utf8()), len(columns[0]))
 
 
 def _bit_counts(columns: Columns) -> pa.Array:
@@ -546,8 +553,12 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "date_diff": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.compute_date_diff),
         "date_span": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.spans),
         "age": ComputedFunction((_MOMENT, _MOMENT), date_spans.INTERVAL, date_spans.ages),
+        "last_day": ComputedFunction((_MOMENT,), pa.date32(), date_spans.last_days),
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
+        date_spans.PRODUCT: ComputedFunction(
+            (_FACTOR, _WHOLE, _WHOLE, _WHOLE), date_spans.INTERVAL, date_spans.multiply_intervals
+        ),
         "epoch": ComputedFunction((_MOMENT,), pa.float64(), date_spans.seconds_since_1970),
         **{
             name: ComputedFunction((_MOMENT,), pa.int64(), partial(date_spans.since_1970, size))

@@ -136,7 +136,7 @@ def _truncate(ticks: Integers, unit: str, kind: pa.DataType) -> Integers:
 def _starts(ticks: Integers, unit: str, per_second: int) -> Integers:
     """Return the starts of units of UTC, in ticks."""
     if unit in _MONTHS:
-        months = (ticks // (_DAY * per_second)).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        months = months_of(ticks // (_DAY * per_second))
         return first_days(months // _MONTHS[unit] * _MONTHS[unit]) * (_DAY * per_second)
     stride = per_second // _FRACTIONS[unit] if unit in _FRACTIONS else _SECONDS[unit] * per_second
     origin = _MONDAY * per_second if unit == "week" else 0
@@ -144,9 +144,29 @@ def _starts(ticks: Integers, unit: str, per_second: int) -> Integers:
     return ticks - (ticks % max(stride, 1) - origin % max(stride, 1)) % max(stride, 1)
 
 
+def months_of(days: Integers) -> Integers:
+    """Return the month of each day, both counted from 1970."""
+    found = _look_up(days, _DAYS_OF_TABLE, _MONTHS_OF_DAYS)
+    return found if found is not None else days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
 def first_days(months: Integers) -> Integers:
     """Return the first day of each month, both counted from 1970."""
-    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    found = _look_up(months, _MONTHS_OF_TABLE, _FIRST_DAYS)
+    return found if found is not None else months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+_DAYS_OF_TABLE, _MONTHS_OF_TABLE = range(-54_786, 84_006), range(-1_800, 2_760)
+"""Days and months from 1820 to 2200, which most moments are of: looking up one is ten times as quick as counting it."""
+_MONTHS_OF_DAYS = np.asarray(_DAYS_OF_TABLE).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+_FIRST_DAYS = np.asarray(_MONTHS_OF_TABLE).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _look_up(places: Integers, known: range, table: Integers) -> Any:
+    """Return what a table has for some places; None if one is beyond it."""
+    if len(places) and not (known.start <= places.min() and places.max() < known.stop):
+        return None
+    return table[places - known.start]
 
 
 def _instants(local: Integers, zone: Zone) -> Integers:
@@ -172,6 +192,8 @@ def _bin(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind: pa
     size = _NANOSECONDS // per_second
     if (length % size == 0).all() and (length // size < 2**62).all():
         steps: Integers = (length // size).astype(np.int64)
+        if len(steps) and (steps == steps[0]).all() and (origins == origins[0]).all():
+            steps, origins = steps[:1], origins[:1]
         within: Integers = (ticks % steps - origins % steps) % steps
         return ticks - within
     since = (ticks.astype(object) - origins) * size
@@ -179,9 +201,9 @@ def _bin(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind: pa
 
 
 def _months_binned(ticks: Integers, months: Integers, origins: Integers, per_day: int) -> Integers:
-    first = (origins // per_day).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    first = months_of(origins // per_day)
     day, rest = origins // per_day - first_days(first), origins % per_day
-    now = (ticks // per_day).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    now = months_of(ticks // per_day)
 
     def begin(count: Integers) -> Integers:
         month: Integers = first + count * months

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lance_flight.engine.functions.date_functions import first_days, moments_as
+from lance_flight.engine.functions.date_functions import first_days, moments_as, months_of
 from lance_flight.errors import SqlError
 from lance_flight.model.zones import TICKS, UTC, zone_of
 
@@ -29,9 +29,6 @@ _SIZES = {"week": 7 * _DAY, "day": _DAY, "hour": 3_600 * _SECOND, "minute": 60 *
 _SIZES |= {"second": _SECOND, "millisecond": 1_000, "microsecond": 1}
 _COUNTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
     {
-        "year": pc.years_between,
-        "quarter": pc.quarters_between,
-        "month": lambda a, b: pc.add(pc.multiply(pc.years_between(a, b), 12), pc.subtract(pc.month(b), pc.month(a))),
         "day": pc.days_between,
         "hour": pc.hours_between,
         "minute": pc.minutes_between,
@@ -42,7 +39,9 @@ _COUNTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyT
 """What Arrow counts of moments without a zone."""
 _ON_THE_CLOCK = frozenset([*_MONTHS, "week", "day"])
 _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-_MOST_DAYS, _SECONDS_OF_MONTH = 10**6, 31 * 86_400
+PRODUCT = "interval_times"
+"""Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
+_DAYS_OF_MONTH, _SECONDS_OF_MONTH = 30, 31 * 86_400
 
 
 def _microseconds(column: pa.Array, *, is_local: bool) -> Integers:
@@ -64,7 +63,7 @@ def _nulls(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
 
 def _months_of(micros: Integers) -> tuple[Integers, Integers]:
     """Return the months since 1970 of moments, and the microseconds of each since its month began."""
-    months: Integers = (micros // _DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    months = months_of(micros // _DAY)
     return months, micros - first_days(months) * _DAY
 
 
@@ -75,7 +74,7 @@ def _last_days(months: Integers) -> Integers:
 
 def _count_starts(unit: str, a: pa.Array, b: pa.Array) -> Integers:
     """Return the starts of a unit between moments."""
-    if unit in _COUNTED and getattr(a.type, "tz", None) is None is getattr(b.type, "tz", None):
+    if unit in _COUNTED and unit not in _MONTHS and getattr(a.type, "tz", None) is None is getattr(b.type, "tz", None):
         moments = (moments_as(each, MICROSECONDS) for each in (a, b))
         return np.asarray(_COUNTED[unit](*moments).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     first, last = (_microseconds(each, is_local=unit in _ON_THE_CLOCK) for each in (a, b))
@@ -172,6 +171,12 @@ def _intervals(found: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> pa.Ar
     return pa.Array.from_buffers(INTERVAL, len(found), [valid, pa.py_buffer(found.tobytes())])
 
 
+def last_days(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute last_day."""
+    days = months_of(_microseconds(columns[0], is_local=True) // _DAY)
+    return pa.array(first_days(days + 1) - 1, mask=_nulls(columns)).cast(pa.int32()).view(pa.date32())
+
+
 def months_between(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute Spark's months_between: whole months between last days and equal days, else parts of 31 days, to eight digits."""
     last, first = (_microseconds(column, is_local=True) for column in columns)
@@ -217,6 +222,32 @@ def days_of(columns: Sequence[pa.Array]) -> pa.Array:
     found = np.zeros(len(days), _PARTS)
     found["days"] = days
     return _intervals(found, _nulls(columns))
+
+
+def multiply_intervals(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute interval_times: numbers of one interval, parts of whose months are days, thirty to a month, and parts of days times."""
+    missing = _nulls(columns)
+    counts = columns[0].fill_null(0).to_numpy(zero_copy_only=False)
+    months, days, times = (column[0].as_py() or 0 for column in columns[1:]) if len(columns[0]) else (0, 0, 0)
+    found = np.zeros(len(counts), _PARTS)
+    if counts.dtype == np.int64:
+        parts = [(months, 2**31), (days, 2**31), (times, 2**63)]
+        is_beyond = any(abs(size) * int(np.abs(counts.astype(float)).max(initial=0)) >= most for size, most in parts)
+        if not is_beyond:
+            found["months"], found["days"], found["nanoseconds"] = counts * months, counts * days, counts * times
+    else:
+        of_months = np.trunc(counts * months)
+        of_days = counts * days + (counts * months - of_months) * _DAYS_OF_MONTH
+        of_times = np.round(counts * times + (of_days - np.trunc(of_days)) * (_DAY * 1_000))
+        parts_of = (of_months, np.trunc(of_days), of_times)
+        is_beyond = not all(
+            (np.abs(part) < most).all() for part, most in zip(parts_of, (2**31, 2**31, 2**63), strict=True)
+        )
+        if not is_beyond:
+            found["months"], found["days"], found["nanoseconds"] = parts_of
+    if is_beyond:
+        raise SqlError("a product of an interval is beyond 2147483647 months or days, or 292 years of times")
+    return _intervals(found, missing)
 
 
 def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:

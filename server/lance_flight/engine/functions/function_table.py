@@ -266,7 +266,7 @@ add_months(ts, n) ; ts + INTERVAL '1 month' * n ; F S ; n months later; a day th
 age(a, b) ; ; D P ; the interval from b to a, in years, months and days
 age(a) ; age(CAST(current_date AS TIMESTAMP), a) ; D P ; the interval from a to the start of today
 months_between(a, b) ; ; F S ; months from b to a, with parts of 31 days
-last_day, eomonth(d) ; CAST(date_trunc('month', d) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE) ; D F S M T ; the last day of the month
+last_day, eomonth(d) ; ; D F S M T ; the last day of the month
 time_bucket('width:even', ts) ; date_bin(INTERVAL '{width}', ts) ; D ; the start of the bucket: weeks begin on Mondays
 time_bucket('width:days', ts) ; date_bin(INTERVAL '{width}', ts, TIMESTAMP '2000-01-03') ; D ; the start of the bucket: weeks begin on Mondays
 time_bucket('width:months', ts) ; date_bin(INTERVAL '{width}', ts, TIMESTAMP '2000-01-01') ; D ; the start of the bucket, of whole months or years
