@@ -404,6 +404,8 @@ REFUSED_STATEMENTS = {
         form="ALTER TABLE t {}",
         refused={
             "CREATE TAG taken": "[already_exists] … 'taken'",
+            "REPLACE TAG absent": "[not_found] … 'absent'",
+            "REPLACE TAG taken AS OF 999": "[not_found] … 999",
             "CREATE TAG '12'": "[invalid_input] … '12' … expected [A-Za-z_]",
             "CREATE TAG 12": "[invalid_input] … '12'",
             "CREATE TAG '2026-01-31'": "[invalid_input] … '2026-01-31'",

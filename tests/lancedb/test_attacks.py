@@ -336,6 +336,9 @@ CODES = {
     "table/made$absent/exists": ({}, 404, 4),
     "table/made$t/tags/version": ({"tag": "x"}, 404, 8),
     "table/made$t/tags/create": ({"tag": "first", "version": 1}, 409, 9),
+    "table/made$t/tags/update": ({"tag": "x", "version": 1}, 404, 8),
+    "table/made$t/tags/update?": ({"tag": "first", "version": 99}, 404, 11),
+    "table/made$t/version/list?limit=many": ({}, 400, 13),
     "table/made$t/index/x/drop": ({}, 404, 6),
     "table/made$t/branches/create": ({"name": "b"}, 406, 0),
     "table/made$t/count_rows": ({"version": 99}, 404, 11),
@@ -350,6 +353,7 @@ def test_errors_have_the_codes_of_the_catalog(asked: Asked) -> None:
     owner.create_namespace(["made"])
     owner.create_table("t", PEOPLE, namespace_path=["made"]).tags.create("first", 1)
     found = {path: asked.code(f"/v1/{path}", body, name="owner") for path, (body, _, _) in CODES.items()}
+    assert owner.open_table("t", namespace_path=["made"]).tags.get_version("first") == 1
     assert found == {path: (status, code) for path, (_, status, code) in CODES.items()}
 
 

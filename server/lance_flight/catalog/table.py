@@ -22,7 +22,7 @@ from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import Change, VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
-from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, tags_of
+from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, replace_tag, tags_of
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshots, leases
 from lance_flight.catalog.storage.store import Store
@@ -93,12 +93,12 @@ class Table(ABC):
         """The names that snapshots have."""
         return tags_of(self._main())
 
-    def create_tag(self, name: str, at: int | str | datetime | None = None) -> None:
-        """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it."""
+    def create_tag(self, name: str, at: int | str | datetime | None = None, *, replaces: bool = False) -> None:
+        """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it; with `replaces` by a name that another one has."""
         self.refuse_on_branch("be given tags")
         snapshot, main = self.snapshot(at), self._main()
         with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
-            create_tag(main, name, snapshot.version)
+            (replace_tag if replaces else create_tag)(main, name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
         """Delete the tag of a snapshot."""

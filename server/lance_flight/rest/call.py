@@ -106,12 +106,18 @@ class RestCall:
             raise InvalidInput(f"branch {found!r}; expected a text")
         return found
 
-    def page(self, names: Iterable[str]) -> tuple[list[str], str | None]:
-        """Return the names after the page token of the request, at most its limit, and the token of the next page; None after the last one."""
-        text = self.query.get("limit", str(MOST_ON_PAGE))
+    @property
+    def limit(self) -> int | None:
+        """The most entries of a list that the request asks for; None for all."""
+        text = self.query.get("limit", "0")
         if not text.isdecimal() or len(text) > _LONGEST_LIMIT:
             raise InvalidInput(f"limit {text[:40]!r}; expected a whole number")
-        limit, after = min(int(text) or MOST_ON_PAGE, MOST_ON_PAGE), self.query.get("page_token", "")
+        return int(text) or None
+
+    def page(self, names: Iterable[str]) -> tuple[list[str], str | None]:
+        """Return the names after the page token of the request, at most its limit, and the token of the next page; None after the last one."""
+        limit, after = self.limit or MOST_ON_PAGE, self.query.get("page_token", "")
+        limit = min(limit, MOST_ON_PAGE)
         rest = sorted(name for name in names if name > after)
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 

@@ -33,9 +33,7 @@ def list_versions(call: RestCall) -> RestAnswer:
     """List the versions of a table: its snapshots."""
     found = [_version_json(snapshot) for snapshot in _snapshots(call)]
     descending = str(call.json.get("descending", call.query.get("descending", ""))).lower() == "true"
-    limit = call.query.get("limit", "")
-    found = found[::-1] if descending else found
-    return RestAnswer({"versions": found[: int(limit)] if limit.isdecimal() and len(limit) < 10 else found})  # noqa: PLR2004
+    return RestAnswer({"versions": (found[::-1] if descending else found)[: call.limit]})
 
 
 def describe_version(call: RestCall) -> RestAnswer:
@@ -74,10 +72,10 @@ def tag_version(call: RestCall) -> RestAnswer:
     return RestAnswer({"version": found["version"]} | ({} if found["branch"] is None else {"branch": found["branch"]}))
 
 
-def create_tag(call: RestCall) -> RestAnswer:
+def create_tag(call: RestCall, verb: str = "CREATE") -> RestAnswer:
     """Give a version a name."""
     version = call.value("version", int)
-    call.run(f"ALTER TABLE {call.target.sql} CREATE TAG {quote_parts(call.value('tag', str))} AS OF {version}")
+    call.run(f"ALTER TABLE {call.target.sql} {verb} TAG {quote_parts(call.value('tag', str))} AS OF {version}")
     return RestAnswer({})
 
 
@@ -88,17 +86,8 @@ def delete_tag(call: RestCall) -> RestAnswer:
 
 
 def update_tag(call: RestCall) -> RestAnswer:
-    """Give another version the name; the old tag is there again if that cannot be."""
-    name, before = call.value("tag", str), tag_version(call).value["version"]
-    version = call.value("version", int)
-    if version not in {snapshot["version"] for snapshot in _snapshots(call)}:
-        raise NotFound(f"no version {version} of table {call.newest.name!r}")
-    delete_tag(call)
-    try:
-        return create_tag(call)
-    except Exception:
-        call.run(f"ALTER TABLE {call.newest.sql} CREATE TAG {quote_parts(name)} AS OF {before}")
-        raise
+    """Give another version the name, in one step."""
+    return create_tag(call, "REPLACE")
 
 
 def _branches(call: RestCall) -> list[dict[str, Any]]:

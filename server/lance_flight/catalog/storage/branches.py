@@ -170,9 +170,19 @@ def create_tag(table: LanceDataset, name: str, version: int) -> None:
         raise AlreadyExists(f"tag {name!r} is there already") from exc
 
 
+def replace_tag(table: LanceDataset, name: str, version: int) -> None:
+    """Have a tag name another version of the main branch, in one step."""
+    _check_tag(table, name)
+    table.tags.update(name, version)
+
+
 def drop_tag(table: LanceDataset, name: str) -> None:
     """Delete a tag; the version itself stays."""
+    _check_tag(table, name)
+    table.tags.delete(name)
+
+
+def _check_tag(table: LanceDataset, name: str) -> None:
     known = table.tags.list()
     if name not in known:
         raise NotFound.named("tag", name, known)
-    table.tags.delete(name)

@@ -30,7 +30,7 @@ from lance_flight.engine.writes.partition_changes import (
     partition_values,
     plain_name,
 )
-from lance_flight.errors import Unsupported
+from lance_flight.errors import NotFound, Unsupported
 
 
 class _BranchAlteration(HistoryAlteration):
@@ -285,6 +285,20 @@ class CreateTag(HistoryAlteration):
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         with naming(name, self.at):
             table.create_tag(self.tag, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceTag(CreateTag):
+    """ALTER TABLE t REPLACE TAG name [AS OF point]: the name goes to another version in one step."""
+
+    forms = ("ALTER TABLE t REPLACE TAG",)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        known = [each.name for each in table.tags]
+        if self.tag not in known:
+            raise NotFound.named("tag", self.tag, known)
+        with naming(name, self.at):
+            table.create_tag(self.tag, self.at, replaces=True)
 
 
 @dataclass(frozen=True, slots=True)
