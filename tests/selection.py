@@ -91,7 +91,14 @@ QUICK_MODULES = {
 SPARK_SESSION = {
     f"tests/spark/test_{name}.py"
     for name in (
-        *("connector_definitions", "connector_identity", "connector_jars", "connector_offers", "connector_planning"),
+        *(
+            "connector_definitions",
+            "connector_foreign_statements",
+            "connector_identity",
+            "connector_jars",
+            "connector_offers",
+            "connector_planning",
+        ),
         *("connector_pushdown", "connector_reads", "connector_sql_options", "connector_streams", "connector_writes"),
         *("executors", "ingesting", "partition_wise", "spark", "sql_page", "stream_write", "write", "write_faults"),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.bulk.pieces import Threads
 from lance_flight_client.spark import activate, maintenance
-from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, PLANNING, jar
+from lance_flight_client.spark.connector.sessions import CATALOG_CLASS, EXTENSIONS, PLANNING, jar
 from lance_flight_client.spark.machine import prepare
 from pyspark.sql import SparkSession
 
@@ -44,6 +44,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "America/New_York",
     "spark.python.daemon.module": "lance_flight_client.spark.daemon",
     "spark.jars": str(jar()),
+    "spark.sql.extensions": EXTENSIONS,
 }
 """A session as small as it can be, in a zone that is not the one that rows are stored in."""
 

@@ -14,7 +14,11 @@ from tests.documents import blocks, text_of
 from tests.spark.conftest import SETTINGS
 
 PAGE = "client/docs/spark-sql.md"
-SMALL = {name: value for name, value in SETTINGS.items() if name not in {"spark.jars", "spark.python.daemon.module"}}
+SMALL = {
+    name: value
+    for name, value in SETTINGS.items()
+    if name not in {"spark.jars", "spark.sql.extensions", "spark.python.daemon.module"}
+}
 """Settings of a small session: what the connector needs, the documented commands give."""
 _SHOWN = re.compile(r"^```sql\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 _END = "-- the end of block"

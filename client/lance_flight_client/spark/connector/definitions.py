@@ -30,7 +30,7 @@ _KEPT = frozenset({"file_version", "stable_row_ids"})
 _OF_SPARK = frozenset({"provider", "owner", "comment", "is_managed_location", "table_type"})
 _PROVIDER = "lance_flight"
 _PARTS = ("year", "month", "day", "hour")
-_CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {f"{part}s": _PARTS[: place + 1] for place, part in enumerate(_PARTS)}
 )
 """Spark's transforms of moments, each of which is a year, or a year and a month …, as partition fields."""
@@ -167,8 +167,8 @@ def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
     name, arguments = transform["transform"].lower(), [_argument(argument) for argument in transform["arguments"]]
     if name == "identity":
         yield from arguments
-    elif name in _CALENDAR:
-        yield from (f"{part}({', '.join(arguments)})" for part in _CALENDAR[name])
+    elif name in CALENDAR:
+        yield from (f"{part}({', '.join(arguments)})" for part in CALENDAR[name])
     else:
         yield f"{name}({', '.join(arguments)})"
 
@@ -408,13 +408,35 @@ def _comment(backend: SqlRunner, table: NamedTable) -> str | None:
     return next(iter(backend.rows(sql).column(0).to_pylist()), None)
 
 
-def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
+def field_text(described: Mapping[str, Any]) -> str:
+    """Return a partition field as PARTITIONED BY has it.
+
+    >>> field_text({"transform": "bucket", "arguments": [4], "columns": ["o.a"]})
+    'bucket(4, "o"."a")'
+    """
+    columns = [".".join(map(quote_name, column.split("."))) for column in described["columns"]]
+    if described["transform"] == "identity":
+        return columns[0]
+    arguments = [text(each) if isinstance(each, str) else str(each) for each in described["arguments"]]
+    return f"{described['transform']}({', '.join([*arguments, *columns])})"
+
+
+def current_fields(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
+    """Return the partition fields of a table, as Spark's transforms have them; an error of the service where they may not be read."""
+    return _whole(_parse_field(row) for row in _current_specs(backend, table))
+
+
+def _current_specs(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
     sql = (
         "SELECT transform, expression, source_columns FROM"  # noqa: S608 - quoted
         f" {quote_name(table.db_schema)}.{quote_name(table.name + '$specs')} WHERE is_current AND position >= 0 ORDER BY position"
     )
+    return cast("list[dict[str, Any]]", backend.rows(sql).to_pylist())
+
+
+def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
     try:
-        return _whole(_parse_field(row) for row in backend.rows(sql).to_pylist())
+        return current_fields(backend, table)
     except ServerError as exc:
         if code_of(exc) != "refused":
             raise

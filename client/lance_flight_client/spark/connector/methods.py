@@ -18,8 +18,9 @@ from lance_flight_client.spark.connector import definitions, distribution, strea
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
+from lance_flight_client.spark.connector.foreign_words import FOREIGN
 from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickle_handle, unpickle_handle
-from lance_flight_client.spark.connector.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import PROCEDURES, description, parameters
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
@@ -369,23 +370,31 @@ def delete_where(given: Arguments) -> None:
     backend(given).run(statement)
 
 
-def procedures(given: Arguments) -> dict[str, Any]:
-    """Return the procedures, with their parameters."""
+def procedures(given: Arguments) -> list[str]:
+    """Return the names of the procedures."""
     del given
+    return [*PROCEDURES, *FOREIGN]
+
+
+def load_procedure(given: Arguments) -> dict[str, Any]:
+    """Return a procedure, with its parameters."""
+    name = given["procedure"].lower()
+    if [each.lower() for each in given["namespace"]] != ["system"]:
+        raise NotFound(
+            f"no procedure {'.'.join([*given['namespace'], name])!r}; expected system.{', '.join(PROCEDURES)}"
+        )
     return {
-        name: {
-            "description": procedure.description,
-            "parameters": [
-                {"name": called, "required": called in procedure.required} for called in procedure.parameters
-            ],
-        }
-        for name, procedure in PROCEDURES.items()
+        "name": name,
+        "description": description(name),
+        "parameters": [
+            {"name": each, "type": kind, "required": is_required} for each, kind, is_required in parameters(name)
+        ],
     }
 
 
 def call(given: Arguments) -> dict[str, Any]:
     """Run a procedure; return the columns and the rows of its report."""
-    return run_procedure(backend(given), given["procedure"], given["values"])
+    return run_procedure(backend(given), given["procedure"], given["values"], given.get("catalog"))
 
 
 def most_groups(given: Arguments) -> int:
@@ -435,6 +444,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             commit_write,
             abort_write,
             procedures,
+            load_procedure,
             call,
             can_delete,
             delete_where,

@@ -8,11 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from lance_flight.errors import InvalidInput, NotFound
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.model.operations import OPERATIONS, Name
 
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
+from lance_flight_client.spark.connector.foreign_words import FOREIGN, NO_PROCEDURES, run_words
+from lance_flight_client.spark.connector.relations import text
 from lance_flight_client.spark.options import OptionReading
 
 
@@ -151,13 +153,60 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
 )
 
 
-def call(asked: SqlRunner, name: str, values: Sequence[str | None]) -> dict[str, Any]:
-    """Run a procedure; return its report as texts, with their columns."""
-    procedure = PROCEDURES.get(name)
-    if procedure is None:
-        raise NotFound.named("procedure", name, PROCEDURES)
-    statement = procedure.sql(values)
-    if procedure.reports:
+STATEMENT = "statement"
+"""Procedure that runs the statements which the parser of the catalog's extension knows; it is not listed."""
+
+
+def parameters(name: str) -> list[tuple[str, str, bool]]:
+    """Return the parameters of a procedure, each with its type and whether it is required; `NotFound` lists those that there are."""
+    if name == STATEMENT:
+        return [("table", "string", True), ("words", "string", True)]
+    if name in FOREIGN:
+        procedure = FOREIGN[name]
+        return [(each, kind, each in procedure.required) for each, kind in procedure.types.items()]
+    if name in NO_PROCEDURES:
+        raise Unsupported(f"there is no procedure {name!r} here; expected {NO_PROCEDURES[name]}")
+    if name not in PROCEDURES:
+        raise NotFound(f"no procedure {name!r}; expected system.{', '.join(sorted([*PROCEDURES, *FOREIGN]))}")
+    return [(each, "string", each in PROCEDURES[name].required) for each in PROCEDURES[name].parameters]
+
+
+def description(name: str) -> str:
+    """Return what a procedure does."""
+    known = FOREIGN.get(name) or PROCEDURES.get(name)
+    return "Run a statement" if known is None else known.description
+
+
+def call(asked: SqlRunner, name: str, values: Sequence[str | None], catalog: str | None = None) -> dict[str, Any]:
+    """Run a procedure of a catalog; return its report as texts, with their columns."""
+    given = dict(zip((each for each, _, _ in parameters(name)), values, strict=True))
+    for place in ("table", "view"):
+        given[place] = _without_catalog(asked, given.get(place), catalog)
+    if name == STATEMENT:
+        table = OptionReading({"table": given["table"] or ""}).table("table")
+        found = None if table is None else run_words(asked, table, given["words"] or "")
+        return {"columns": ["statement"], "rows": []} if found is None else _run(asked, *found)
+    if name in FOREIGN:
+        procedure = FOREIGN[name]
+        missing = [each for each in procedure.required if given[each] is None]
+        if missing:
+            raise InvalidInput(f"parameter {missing[0]!r} is NULL; expected a value")
+        return _run(asked, procedure.statement(_table(given["table"] or ""), given), procedure.reports)
+    own = PROCEDURES[name]
+    return _run(asked, own.sql([given[each] for each in own.parameters]), own.reports)
+
+
+def _without_catalog(asked: SqlRunner, name: str | None, catalog: str | None) -> str | None:
+    """Return a table's name without that of its catalog, unless a schema has it too and nothing else names a schema."""
+    first, _, rest = (name or "").partition(".")
+    if catalog is None or not rest or first.lower() != catalog.lower():
+        return name
+    sql = f"SELECT 1 FROM information_schema.schemata WHERE schema_name = {text(first)}"  # noqa: S608 - quoted
+    return name if "." not in rest and asked.rows(sql).num_rows else rest
+
+
+def _run(asked: SqlRunner, statement: str, reports: bool) -> dict[str, Any]:  # noqa: FBT001 - a pair with the statement
+    if reports:
         return _texts(asked.rows(statement))
     asked.run(statement)
     return {"columns": ["statement"], "rows": [[statement]]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -209,6 +210,52 @@ class Point:
 NEWEST = Point()
 
 
+METADATA: Mapping[str, str] = MappingProxyType(
+    {
+        "history": "SELECT committed_at AS made_current_at, version AS snapshot_id, lag(version) OVER (ORDER BY version) AS parent_id,"
+        " true AS is_current_ancestor FROM {snapshots}",
+        "metadata_log_entries": "SELECT committed_at AS timestamp, version AS latest_snapshot_id, operation FROM {snapshots}",
+        "refs": "SELECT 'main' AS name, 'BRANCH' AS type, max(version) AS snapshot_id FROM {snapshots}"
+        " UNION ALL SELECT name, 'BRANCH', version FROM {branches} UNION ALL SELECT name, 'TAG', version FROM {tags}",
+        "data_files": "SELECT path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
+        " bytes AS file_size_in_bytes, object_id AS partition_id FROM {files}",
+    }
+)
+"""Metadata tables by their names elsewhere: the query that answers them, over those of the service."""
+
+NO_METADATA: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("manifests", "all_manifests"), "partitions: one manifest lists the partitions of a table"),
+        **dict.fromkeys(
+            ("entries", "all_entries", "all_files", "all_data_files"), "files, of the table or of one VERSION AS OF"
+        ),
+        **dict.fromkeys(
+            ("delete_files", "all_delete_files", "position_deletes"),
+            "files, whose deleted_rows counts the rows that are gone",
+        ),
+    }
+)
+"""Metadata tables of others that have no like here, with what to read instead."""
+
+
+def metadata_query(table: NamedTable) -> str | None:
+    """Return the query of a metadata table `t$name` that has its name from elsewhere; None for one of the service's own.
+
+    >>> metadata_query(NamedTable("s", "t$metadata_log_entries"))
+    '(SELECT committed_at AS timestamp, version AS latest_snapshot_id, operation FROM "s"."t$snapshots") AS "metadata_log_entries"'
+    """
+    name, _, kind = table.name.rpartition("$")
+    if kind in NO_METADATA:
+        raise Unsupported(f"there is no metadata table {kind!r} of {name!r}; expected {NO_METADATA[kind]}")
+    if kind not in METADATA:
+        return None
+    places = {
+        each: f"{quote_name(table.db_schema)}.{quote_name(f'{name}${each}')}"
+        for each in ("snapshots", "branches", "tags", "files")
+    }
+    return f"({METADATA[kind].format(**places)}) AS {quote_name(kind)}"
+
+
 def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point = NEWEST) -> Relation:
     """Return what a name means at a point; `NotFound`, or the server's error of that code, if it means nothing.
 
@@ -217,7 +264,7 @@ def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: 
     try:
         return _load(options, backend, table, at)
     except (NotFound, ServerError) as exc:
-        if code_of(exc) != "not_found" or table.name not in METADATA_NAMES:
+        if code_of(exc) != "not_found" or table.name not in {*METADATA_NAMES, *METADATA, *NO_METADATA}:
             raise
         schema, _, name = table.db_schema.rpartition(".")
         return _load(options, backend, NamedTable(schema or "public", f"{name}${table.name}"), at)
@@ -278,7 +325,7 @@ def of_reads(options: Mapping[str, str]) -> dict[str, str]:
 def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
     if at != NEWEST:
         raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
-    name = f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
+    name = metadata_query(table) or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
         return RootQuery(dict(options), name, source, is_small="$" in table.name)

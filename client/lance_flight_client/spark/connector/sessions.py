@@ -37,7 +37,9 @@ def jar(version: str = pyspark.__version__) -> Path:
 
 
 CATALOG_CLASS = "lanceflight.spark.LanceFlightCatalog"
+EXTENSIONS = "lanceflight.spark.Extensions"
 _JARS = "spark.jars"
+_EXTENSIONS = "spark.sql.extensions"
 
 PLANNING: Mapping[str, str] = {
     # Joins of tables that are partitioned alike, or of which one is partitioned more finely, need no exchange.
@@ -61,6 +63,7 @@ def settings(lake: str, *, catalog: str = "lake", **options: str) -> dict[str, s
     given = {place: lake, "python": sys.executable, **options}
     return {
         _JARS: str(jar()),
+        _EXTENSIONS: EXTENSIONS,
         **PLANNING,
         name: CATALOG_CLASS,
         **{f"{name}.{option}": value for option, value in given.items()},
@@ -77,10 +80,11 @@ def configure(
     """
     prepare()
     _check_running(str(jar()))
-    # PySpark offers no way to read what a builder was given, and jars are added to those of others.
-    jars = getattr(builder, "_options", {}).get(_JARS)
+    # PySpark offers no way to read what a builder was given, and jars and extensions are added to those of others.
+    known = dict(getattr(builder, "_options", {}))
     for name, value in settings(lake, catalog=catalog, **options).items():
-        builder = builder.config(name, f"{jars},{value}" if name == _JARS and jars else value)
+        others = known.get(name) if name in {_JARS, _EXTENSIONS} else None
+        builder = builder.config(name, f"{others},{value}" if others and value not in others.split(",") else value)
     return builder
 
 

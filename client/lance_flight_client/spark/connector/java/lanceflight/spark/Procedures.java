@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -26,20 +27,19 @@ final class Procedures {
 
     static Identifier[] all(Planner planner) {
         List<Identifier> found = new ArrayList<>();
-        planner.ask("procedures", Planner.arguments()).fieldNames()
-            .forEachRemaining(name -> found.add(Identifier.of(new String[] {NAMESPACE}, name)));
+        planner.ask("procedures", Planner.arguments())
+            .forEach(name -> found.add(Identifier.of(new String[] {NAMESPACE}, name.asText())));
         return found.toArray(new Identifier[0]);
     }
 
     static UnboundProcedure named(Planner planner, Identifier name) {
-        JsonNode known = planner.ask("procedures", Planner.arguments());
-        boolean isOurs = name.namespace().length == 1 && name.namespace()[0].equalsIgnoreCase(NAMESPACE);
-        if (!isOurs || !known.has(name.name())) {
-            List<String> names = new ArrayList<>();
-            known.fieldNames().forEachRemaining(names::add);
-            throw new UnsupportedOperationException("no procedure " + name + "; expected " + NAMESPACE + "." + String.join(", ", names));
+        try {
+            JsonNode known = planner.ask("load_procedure", Planner.arguments(name.namespace()).put("procedure", name.name()));
+            return new Procedure(planner, known.get("name").asText(), known);
+        } catch (LanceFlightException exc) {
+            // Spark would say that there is none, and not which there are.
+            throw exc.unsupported();
         }
-        return new Procedure(planner, name.name(), known.get(name.name()));
     }
 
     private record Procedure(Planner planner, String name, JsonNode known) implements UnboundProcedure, BoundProcedure {
@@ -58,7 +58,8 @@ final class Procedures {
             JsonNode given = known.get("parameters");
             ProcedureParameter[] parameters = new ProcedureParameter[given.size()];
             for (int i = 0; i < parameters.length; i++) {
-                ProcedureParameter.Builder parameter = ProcedureParameter.in(given.get(i).get("name").asText(), DataTypes.StringType);
+                ProcedureParameter.Builder parameter = ProcedureParameter.in(given.get(i).get("name").asText(),
+                    DataType.fromDDL(given.get(i).get("type").asText()));
                 parameters[i] = given.get(i).get("required").asBoolean() ? parameter.build() : parameter.defaultValue("NULL").build();
             }
             return parameters;
@@ -71,10 +72,10 @@ final class Procedures {
 
         @Override
         public Iterator<Scan> call(InternalRow input) {
-            ObjectNode arguments = Planner.arguments().put("procedure", name);
+            ObjectNode arguments = Planner.arguments().put("procedure", name).put("catalog", planner.catalog());
             ArrayNode values = arguments.putArray("values");
             for (int i = 0; i < known.get("parameters").size(); i++) {
-                values.add(input.isNullAt(i) ? null : input.getUTF8String(i).toString());
+                values.add(input.isNullAt(i) ? null : input.get(i, parameters()[i].dataType()).toString());
             }
             return List.<Scan>of(new Report(planner.ask("call", arguments))).iterator();
         }
