@@ -1,6 +1,6 @@
 """Pictures of the console's pages, of the demo's tables: `uv run python -m tests.console.screenshots DIRECTORY`.
 
-Each page is drawn in light and dark, 1280 and 390 pixels wide; `console-map.png` and `console-query.png` are those of the documents.
+Each page is drawn in light and dark, 1280 and 390 pixels wide; `console-map.png`, `console-query.png` and `console-rows.png` are those of the documents.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ from tests.service.server_process import COMMAND, serving
 WHERE = "origin <> 'LGA' AND time_hour >= '2013-06-01' AND time_hour < '2013-09-01'"
 SQL = """SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS delay
 FROM flights WHERE origin = 'JFK' GROUP BY carrier ORDER BY flights DESC"""
-MAP, QUERY = f"t/public/flights/map?down=origin&where={quote(WHERE)}", f"query#{quote(SQL)}"
+MAP = f"t/public/flights/map?down=origin&where={quote(WHERE)}"
+QUERY = f"query?chart=bar&x=carrier&y=delay#{quote(SQL)}"
+ROWS = "t/public/flights/rows?is=%5B%22origin%22%2C%22JFK%22%5D&sort=arr_delay&down=1"
 PAGES = {
     "tables": "",
+    "rows": ROWS,
+    "search": "t/public/airports/search?words=island&text=name",
+    "operations": "operations",
     "columns": "t/public/flights",
     "map": MAP,
     "buckets": "t/public/flights_by_carrier/map",
@@ -36,12 +41,13 @@ PAGES = {
     "absent": "t/public/nothing",
     "activity": "activity",
 }
-SETTLED = 1_500
-"""Milliseconds after which the rows of a page are there."""
+SETTLED = 500
+"""Milliseconds after the last request in which a page is drawn."""
 
 
 def take(page: Page, address: str, file: Path) -> None:
     page.goto(address)
+    page.wait_for_load_state("networkidle")
     page.wait_for_timeout(SETTLED)
     page.screenshot(path=file)
     print(file)  # noqa: T201 - a program
@@ -66,9 +72,10 @@ def main(directory: Path) -> None:
                     page.goto(console.address)
                     for name, path in PAGES.items():
                         take(page, base + path, directory / f"{name}-{scheme}-{width}.png")
-            page = browser.new_page(viewport={"width": 1000, "height": 480})
+            page = browser.new_page(viewport={"width": 1180, "height": 700})
             page.goto(console.address)
-            for name, path in (("map", MAP), ("query", QUERY)):
+            for name, path, height in (("map", MAP, 480), ("query", QUERY, 700), ("rows", ROWS, 700)):
+                page.set_viewport_size({"width": 1000 if name == "map" else 1180, "height": height})
                 take(page, base + path, directory / f"console-{name}.png")
             browser.close()
 

@@ -315,6 +315,18 @@ def test_keys_are_enough(console: Console) -> None:
     assert page.evaluate("decodeURIComponent(location.hash)") == "#SELECT 41 + 1 AS answer"
 
 
+def test_partitions_lead_to_their_rows(console: Console) -> None:
+    page = console.open("t/public/trips/map?down=site")
+    page.get_by_text("As a table (37)").click()
+    rows = page.locator("#picture table tbody tr")
+    assert [row.split("\t")[:2] for row in rows.all_inner_texts()][:3] == [["2", "Bern"], ["1", "Lima"], ["2", "Lima"]]
+    rows.nth(1).get_by_role("link", name="rows").click()
+    expect(page.locator("#state")).to_contain_text("17 rows")
+    expect(page.locator("#sql")).to_contain_text('WHERE "month" = 1 AND "site" = \'Lima\'')
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_role("row", name="tag summer")).to_be_visible()
+
+
 def test_keys_are_told_and_lead_to_pages(console: Console) -> None:
     page = console.open("activity")
     page.keyboard.press("?")

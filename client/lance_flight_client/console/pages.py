@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -35,6 +36,7 @@ from lance_flight_client.console.answering import (
 from lance_flight_client.console.exploring import (
     SUMMARY_ROWS,
     ColumnSummary,
+    Condition,
     InvalidSelection,
     Selection,
     kinds_of,
@@ -210,7 +212,13 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
     grid = PartitionGrid.of(
         shown, read=read, down=given.get("down"), across=given.get("across"), colour=values["colour"]
     )
-    rows = shown.slice(0, MOST_LISTED).to_pylist()
+    placed = list(zip(*(shown[name].to_pylist() for name in (grid.down, grid.across) if name), strict=True))
+    # As the map orders them: NULL first.
+    in_order = sorted(
+        range(len(placed)), key=lambda at: [(value is not None, 0 if value is None else value) for value in placed[at]]
+    )
+    rows = shown.take(in_order[:MOST_PARTITIONS]).to_pylist()
+    kinds = kinds_of(server, table)
     return values | {
         "grid": grid,
         "colour": grid.colour,
@@ -218,8 +226,21 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         "specs": specs,
         "total": partitions.num_rows,
         "read": partitions.num_rows if read is None else len(read),
-        "listed": [(row, read is None or row["object_id"] in read) for row in rows],
+        "listed": [
+            (row, read is None or row["object_id"] in read, _rows_of_partition(table, kinds, row, at, grid.fields))
+            for row in rows
+        ],
     }
+
+
+def _rows_of_partition(
+    table: ConsoleTable, kinds: Mapping[str, str], row: Mapping[str, Any], at: int | None, fields: Sequence[str]
+) -> str | None:
+    """Return the address of a partition's rows; None where its fields are computed and so no columns."""
+    if any(name not in kinds or not isinstance(row[name], str | int | None) for name in fields):
+        return None
+    conditions = [Condition(name, None if row[name] is None else str(row[name])) for name in fields]
+    return Selection(table=table, kinds=kinds, at=at, conditions=conditions).address
 
 
 _MOST_PAST = 100
@@ -367,6 +388,7 @@ def _query(request: Request) -> Any:
 
 
 MOST_SNAPSHOTS = 500
+MOST_PARTITIONS = 1_000
 
 
 @page
@@ -530,17 +552,33 @@ def history(request: Request, server: ConsoleServer) -> Response:
             tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table, version))
             for version in chosen
         )
-        compared = tables.differences(first, second)
+        # What changed most comes first: that is what people look for.
+        compared = sorted(
+            tables.differences(first, second),
+            key=lambda each: (each.what != "changed", -abs((each.after or 0) - (each.before or 0))),
+        )
     return pages_of(request).show(
         request,
         "history.html",
         table=console_table,
         snapshots=rows,
         dots=_dots(rows),
+        named=_names_of_snapshots(server, console_table),
         chosen=chosen,
         counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
     )
+
+
+def _names_of_snapshots(server: ConsoleServer, table: ConsoleTable) -> dict[int, list[str]]:
+    """Return the tags of versions, and the branches that fork there."""
+    named: dict[int, list[str]] = {}
+    for kind, column, sign in (("tags", "version", "tag"), ("branches", "forked_at", "branch")):
+        is_kept = not table.is_view and (table.is_partitioned or kind == "tags")
+        sql = f"SELECT {column}, name FROM {table.sql(metadata=kind)} ORDER BY name LIMIT {MOST_LISTED}"
+        for version, name in list_rows(server, sql if is_kept else "")[1]:
+            named.setdefault(version, []).append(f"{sign} {name}")
+    return named
 
 
 def _dots(snapshots: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -127,7 +127,7 @@ class PartitionGrid:
         low, high = min(values, default=0.0), max(values, default=0.0)
         span = high - low
         return [
-            (cell, LEVELS if not span else 1 + round((LEVELS - 1) * (value - low) / span))
+            (cell, LEVELS // 2 if not span else 1 + round((LEVELS - 1) * (value - low) / span))
             for cell, value in zip(self.cells, values, strict=True)
         ]
 
