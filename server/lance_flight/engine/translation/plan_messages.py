@@ -484,6 +484,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"must either specify a row count or at least one column"),
+        "DataFusion cannot sort rows of which no column is read; write one behind the key, as OVER (ORDER BY random(), id)",
+    ),
+    (
         re.compile(r"Unexpected empty work table"),
         "a recursive query names itself in a subquery of a condition or of a value; write a join with it",
     ),
