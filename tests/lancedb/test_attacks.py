@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import lance
 import pyarrow as pa
 import pytest
 from lancedb.remote.errors import HttpError
@@ -355,6 +356,25 @@ def test_errors_have_the_codes_of_the_catalog(asked: Asked) -> None:
     found = {path: asked.code(f"/v1/{path}", body, name="owner") for path, (body, _, _) in CODES.items()}
     assert owner.open_table("t", namespace_path=["made"]).tags.get_version("first") == 1
     assert found == {path: (status, code) for path, (_, status, code) in CODES.items()}
+
+
+def test_a_declared_table_is_described_to_who_has_declared_it(asked: Asked) -> None:
+    path = "/v1/table/promised"
+    _, declared = asked.ask(f"{path}/declare", {}, name="owner")
+    _, described = asked.ask(f"{path}/describe", {}, name="owner")
+    location = json.loads(declared)["location"]
+    found = {
+        "location": location,
+        "table_uri": location,
+        "table": "promised",
+        "namespace": [],
+        "is_only_declared": True,
+    }
+    assert json.loads(described) == found
+    assert asked.code(f"{path}/describe", {}, name="alice") == (404, 4)
+    lance.write_dataset(PEOPLE, location)
+    status, described = asked.ask(f"{path}/describe", {}, name="owner")
+    assert (status, json.loads(described)["version"], json.loads(described)["is_only_declared"]) == (200, 1, False)
 
 
 def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,11 +17,15 @@ from lance_flight.errors import InvalidInput, NotFound, Refused
 from lance_flight.flight.backend import Backend, Caller, IngestTarget, Planned, TableEntry
 from lance_flight.flight.calls import Call
 from lance_flight.flight.inputs import InputRules, read_rows
+from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.rest.filters import expression
 from lance_flight.rest.names import TableId
 
 Read = Callable[[int], bytes | bytearray]
+Declared: TypeAlias = LruCache[tuple[str, str, str], str]
+"""Locations of tables by who has declared them, their schemas and names."""
 JSON = "application/json"
+MOST_DECLARED = 1_024
 MOST_ON_PAGE, _LONGEST_LIMIT = 10_000, 9
 """Names on a page, and digits of a limit."""
 
@@ -61,11 +65,17 @@ class _Reading:
         """Leave the body to the server."""
 
 
+def declarations() -> Declared:
+    """Return a memory of declarations: an engine writes a table right after it has declared it."""
+    return LruCache(MOST_DECLARED, idle_seconds=IDLE_SECONDS)
+
+
 @dataclass(frozen=True)
 class RestCall:
     """Request of a caller: the names of its identifier, the parameters of its address and path, and its body.
 
-    The body is `json`, or a stream that `read` reads. `known` keeps the columns of the table, once they are asked for.
+    The body is `json`, or a stream that `read` reads. `known` keeps the columns of the table, once they are asked for; `declared` is
+    what callers have declared at this server.
     """
 
     backend: Backend
@@ -79,6 +89,7 @@ class RestCall:
     json: Mapping[str, Any] = field(default_factory=dict)
     read: Read = lambda _: b""
     known: list[pa.Schema] = field(default_factory=list)
+    declared: Declared = field(default_factory=declarations)
 
     @property
     def table(self) -> TableId:

@@ -27,7 +27,7 @@ from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principals import Principal
 from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.proxies import client_of
-from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations
 from lance_flight.rest.errors import answer_error
 from lance_flight.rest.names import DELIMITER, parse_id
 from lance_flight.rest.routes import Body, Route
@@ -60,6 +60,7 @@ class ServedBackend:
     rules: InputRules
     waits: Callable[[], tuple[float, float]] = lambda: (300.0, 3600.0)
     proxy_secret: str = ""
+    declared: Declared = field(default_factory=declarations)
 
 
 class Endpoint:
@@ -132,6 +133,7 @@ class Endpoint:
             headers={name: values[-1] for name, values in exchange.headers.items()},
             delimiter=delimiter,
             json=exchange.json,
+            declared=self._served.declared,
             read=exchange.read,
         )
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from lance_flight.backend_values import IfExists
 from lance_flight.engine.sql.references import quote_parts
-from lance_flight.errors import AlreadyExists, InvalidInput, Unsupported
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
 from lance_flight.rest import namespaces
 from lance_flight.rest.arrow_types import schema_to_json, type_to_sql
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import column_sql, namespace_of, schema_of
+from lance_flight.rest.names import TableId, column_sql, namespace_of, schema_of
 
 OPTION = "lance_flight."
 """Prefix of the options of a new table among `properties`, `storage_options` and the metadata of its schema."""
@@ -47,16 +47,23 @@ def _list_page(call: RestCall, names: Iterable[str]) -> RestAnswer:
 
 
 def describe_table(call: RestCall) -> RestAnswer:
-    """Describe a table: its columns and version, and the location of a plain table that other engines read themselves."""
+    """Describe a table: its columns and version, and the location of a plain table that other engines read themselves.
+
+    One that the caller has declared, and its engine not yet written, has a location alone.
+    """
     partition = namespaces.describe_partition(call)
     if partition is not None:
         return RestAnswer(partition)
     tag = call.json.get("tag")
     table = call.newest.pin(None, None, tag) if isinstance(tag, str) else call.table
-    schema, version = call.describe(table)
-    said = {
-        "table": table.name,
-        "namespace": list(namespace_of(table.db_schema)),
+    try:
+        schema, version = call.describe(table)
+    except NotFound:
+        location = call.declared.get((call.caller.principal, table.db_schema, table.name))
+        if location is None:
+            raise
+        return RestAnswer(_named(table) | {"location": location, "table_uri": location, "is_only_declared": True})
+    said = _named(table) | {
         "version": version,
         "schema": schema_to_json(schema),
         "stats": {"num_deleted_rows": 0, "num_fragments": 0},
@@ -65,6 +72,10 @@ def describe_table(call: RestCall) -> RestAnswer:
     }
     location = namespaces.location_of(call, table)
     return RestAnswer(said if location is None else said | {"location": location, "table_uri": location})
+
+
+def _named(table: TableId) -> dict[str, Any]:
+    return {"table": table.name, "namespace": list(namespace_of(table.db_schema))}
 
 
 def table_exists(call: RestCall) -> RestAnswer:
@@ -101,6 +112,7 @@ def declare_table(call: RestCall) -> RestAnswer:
     """Return where the caller's own engine is to write a new plain table."""
     table = call.newest
     location = call.backend.declare(call.caller, table.db_schema, table.name)
+    call.declared.put((call.caller.principal, table.db_schema, table.name), location, owner=call.caller.principal)
     return RestAnswer({"location": location, "managed_versioning": False})
 
 
