@@ -174,6 +174,24 @@ FEATURES = {
             "SELECT w ** 2 FROM sales": "** at character 10 is not offered; write power(a, b)",
         },
     ),
+    "conditions on columns of USING": Feature(
+        tables=SALES,
+        has_names=True,
+        queries=[
+            "SELECT id, n, z FROM sales JOIN others USING (id) WHERE id > 1",
+            "SELECT * FROM sales AS a LEFT JOIN others AS b USING (id) WHERE id IN (2, 3) OR z = 10",
+            'SELECT id FROM sales NATURAL JOIN others WHERE "id" BETWEEN 1 AND 3 AND z > 10',
+            "SELECT x.m FROM (SELECT id AS m FROM sales JOIN others USING (id) WHERE id = 4) AS x WHERE m = 4",
+            "SELECT b.k FROM (SELECT 1 AS q) AS z JOIN (SELECT 1 AS q, id AS k FROM sales) AS b ON z.q = b.q JOIN (SELECT id AS k FROM others) AS c USING (k) WHERE k = 4",
+            "SELECT id FROM sales AS a JOIN sales AS b USING (id, n) WHERE n = 'a' AND id < 4",
+            "WITH s AS (SELECT id, w FROM sales) SELECT count(*) AS c FROM s JOIN others USING (id) WHERE ID = 1 AND EXISTS (SELECT 1 FROM others AS o WHERE o.id = s.id)",
+            "SELECT id FROM sales JOIN others USING (id) WHERE id = 1 UNION ALL SELECT id FROM others JOIN sales USING (id) WHERE id = 4",
+        ],
+        refused={
+            "SELECT n FROM sales AS a JOIN sales AS b USING (id) WHERE n = 'a'": "mbiguous",
+            "SELECT z FROM sales AS a JOIN sales AS b ON a.id = b.id JOIN others ON true WHERE id = 1": "mbiguous",
+        },
+    ),
     "conditions that are NULL or constants": Feature(
         tables=CONDITIONS,
         form="SELECT x FROM t WHERE {}",

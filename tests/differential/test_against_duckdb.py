@@ -80,6 +80,9 @@ FOUND = {
     " RIGHT JOIN (SELECT k, i, j, f, m, h, r, w, 'a' AS s, d, ts, true AS b FROM u) AS a2 ON a1.i = a2.i"
     " LEFT JOIN v AS a3 ON a2.i = a3.i AND (CAST(TIMESTAMP '1970-01-01 00:00:00' AS DATE) <> coalesce(a3.d, a3.d)) WHERE a3.j IS NOT DISTINCT FROM a1.f"
     " AND (a1.b <= a2.b) IS DISTINCT FROM a2.b AND nullif(a2.ts, TIMESTAMP '2024-02-29 12:00:00') <= CAST(DATE '2024-02-29' AS TIMESTAMP)",
+    "conditions above one another moved into a union below a join": "SELECT c1 FROM (SELECT a2.ts AS c1 FROM (SELECT k, i, ts, d FROM v UNION ALL"
+    " SELECT -1 - k AS k, CAST(2 AS BIGINT) AS i, ts, d FROM v WHERE i > 1) AS a2 JOIN v AS a3 ON a2.i = a3.i WHERE a2.d >= a3.d) AS a1"
+    " WHERE -1 <> ANY (SELECT 3 FROM v)",
     "minus zero in a list of columns": "SELECT a1.k, a1.r IN (a1.k, 1, 2, 3) AS c1 FROM u AS a1 WHERE a1.r IN (a1.j, a1.k, a1.k, 100)",
 }
 """Statements that were answered wrongly, or not at all."""

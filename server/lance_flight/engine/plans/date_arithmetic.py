@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
-from datafusion import DataFrame, Expr, LogicalPlan, SessionContext
+from datafusion import Expr, LogicalPlan, SessionContext
 
-from lance_flight.engine.compat.interval_products import TIMES
+from lance_flight.engine.functions.date_spans import PRODUCT
 from lance_flight.engine.plans.nodes import expressions_of, operands_of
 from lance_flight.errors import Unsupported
 
@@ -16,8 +17,8 @@ _TIME = re.compile(
     r"\binterval\b.*?(?:\d:\d|\b\d*(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w+seconds?)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-_PRODUCT = re.compile(rf"""['"] (?:{"|".join(TIMES)})['"]""")
-"""Matches the unit of a product of an interval of hours or less (`engine.compat.interval_products`)."""
+_PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(")
+"""Matches the call that an interval times a number of rows is (`engine.compat.interval_products`)."""
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 
 
@@ -37,9 +38,7 @@ def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
         node = waiting.pop()
         waiting += node.inputs()
         for date, interval in _sums(node):
-            match = _NANOSECONDS.search(interval.schema_name())
-            is_time = match is not None and any(map(int, filter(None, match.groups())))
-            is_time = is_time or _PRODUCT.search(interval.schema_name()) is not None
+            is_time = _has_times(context, node, interval)
             if is_time and _is_date(context, node, date):
                 shown = date.schema_name().rpartition(".")[2] if date.variant_name() == "Column" else "d"
                 raise Unsupported(
@@ -66,12 +65,23 @@ def _is_interval(value: Expr) -> bool:
     return "Interval" in name or _PRODUCT.search(name) is not None
 
 
+def _has_times(context: SessionContext, node: LogicalPlan, interval: Expr) -> bool:
+    """Return whether an interval may have hours or less: a part of a day, as of a product with a fraction, is one."""
+    if _PRODUCT.search(interval.schema_name()) is None:
+        match = _NANOSECONDS.search(interval.schema_name())
+        return match is not None and any(map(int, filter(None, match.groups())))
+    if _PRODUCT.match(interval.schema_name()) is None:  # it is around a product
+        return any(_has_times(context, node, part) for part in operands_of(interval) if _is_interval(part))
+    factor, *_, nanoseconds = operands_of(interval)
+    return nanoseconds.python_value().as_py() != 0 or not any(map(pa.types.is_integer, _types(context, node, factor)))
+
+
 def _is_date(context: SessionContext, node: LogicalPlan, value: Expr) -> bool:
-    return any(_is_date_of(context.create_dataframe_from_logical_plan(below), value) for below in node.inputs())
+    return any(map(pa.types.is_date, _types(context, node, value)))
 
 
-def _is_date_of(relation: DataFrame, value: Expr) -> bool:
-    try:
-        return bool(pa.types.is_date(relation.select(value).schema().types[0]))
-    except Exception:  # noqa: BLE001 - its columns are those of the other side of a join
-        return False
+def _types(context: SessionContext, node: LogicalPlan, value: Expr) -> Iterator[pa.DataType]:
+    """Yield the type of a value over each input of a node that has its columns."""
+    for below in node.inputs():
+        with suppress(Exception):  # its columns are those of the other side of a join
+            yield context.create_dataframe_from_logical_plan(below).select(value).schema().types[0]

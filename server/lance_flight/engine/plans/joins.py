@@ -200,26 +200,31 @@ _INNER = "Inner Join"
 
 
 def has_misplaced_condition(
-    context: SessionContext, plan: LogicalPlan, physical: Callable[[], str], *, has_pushing: bool
+    context: SessionContext, plan: LogicalPlan, physical: Callable[[], str], *, has_pushing: bool, is_stacked: bool
 ) -> bool:
     """Return whether DataFusion moves a condition of an optimised plan to the wrong side of a join.
 
     `physical` shows its physical plan, which is made only for a plan with such joins; `has_pushing` says whether the conditions of
-    inner joins are below them. `Unsupported` if a join has conditions beside equalities, so that it cannot be a merge join.
+    inner joins are below them, `is_stacked` whether conditions above one another may come down together. `Unsupported` if a join has conditions beside equalities, so that it cannot be a merge join.
     """
     waiting, is_shared, has_conditions = [plan], False, False
     above: list[int] = []
     while waiting:
         node = waiting.pop()
-        waiting += reversed(node.inputs())
         condition = node.to_variant()
         has_conditions |= isinstance(condition, nodes.Join) and condition.filter() is not None
         if isinstance(condition, nodes.Filter):
+            conditions = _conditions(node.display())
+            while is_stacked and isinstance(_below(node).to_variant(), nodes.Filter):
+                node = _below(node)
+                conditions += _conditions(node.display())
             join, is_direct = _join_below(node, has_pushing=has_pushing)
             if join is not None:
-                above.append(_conditions(node.display()))
+                above.append(conditions)
                 shared = _shared_names(context, join)
-                is_shared |= bool(shared & _names(condition.predicate()) if is_direct else shared)
+                is_alone = is_direct and not is_stacked
+                is_shared |= bool(shared & _names(condition.predicate()) if is_alone else shared)
+        waiting += reversed(node.inputs())
     if not is_shared:
         return False
     filters = _ABOVE_JOIN.findall(physical())

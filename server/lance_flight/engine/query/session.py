@@ -22,6 +22,7 @@ from lance_flight.catalog.tables.scan import BATCH_ROWS, rows_within
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.float_signs import compares_bits, may_compare_bits, without_signed_zeros
 from lance_flight.engine.compat.folded_comparisons import with_hidden_calls
+from lance_flight.engine.compat.joined_names import MOST_NAMES, MOST_RELATIONS, with_joined_name
 from lance_flight.engine.compat.literals import has_moments, row_edits, with_readable_moment
 from lance_flight.engine.compat.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
@@ -329,7 +330,8 @@ class QuerySession:
             fields = with_fields(sql, str(exc), columns_of)
             if fields is not None:
                 return self._frame_of_text(fields, parameters, is_bound=is_bound)
-            frame = self._frame_with_reused_names(sql, str(exc), parameters, is_bound=is_bound)
+            frame = self._frame_with_joined_names(sql, str(exc), parameters, is_bound=is_bound)
+            frame = frame or self._frame_with_reused_names(sql, str(exc), parameters, is_bound=is_bound)
             if frame is None:
                 raise
             return frame
@@ -347,6 +349,22 @@ class QuerySession:
                 return self._frame_with_marks(sql, parameters, is_bound=is_bound)
             except (SqlError, NotFound) as exc:
                 refusal = str(exc)
+        return None
+
+    def _frame_with_joined_names(
+        self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
+    ) -> DataFrame | None:
+        """Plan a query that was refused, with a table before the columns that it joins by; None where it has no such plan."""
+        for place in range(MOST_RELATIONS):
+            text, why = sql, refusal
+            for _ in range(MOST_NAMES):
+                named = with_joined_name(text, why, place)
+                if named is None:
+                    break
+                try:
+                    return self._frame_with_marks(named, parameters, is_bound=is_bound)
+                except (SqlError, NotFound) as exc:
+                    text, why = named, str(exc)
         return None
 
     def _frame_with_marks(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
@@ -570,8 +588,13 @@ class QuerySession:
     def misplaces_conditions(self, frame: DataFrame) -> bool:
         """Return whether DataFusion moves a condition of a query to the wrong side of a join."""
         plan = self.optimise(frame)
+        # Conditions that ask whether the statement goes on stay above inner joins as well.
         return " Join:" in plan.display_indent() and has_misplaced_condition(
-            self.datafusion, plan, lambda: self.plan(frame).display_indent(), has_pushing=self._has_pushing
+            self.datafusion,
+            plan,
+            lambda: self.plan(frame).display_indent(),
+            has_pushing=self._has_pushing and not self._is_asking,
+            is_stacked=self._is_asking,
         )
 
     def _with_merge_joins(self, frame: DataFrame) -> DataFrame:
