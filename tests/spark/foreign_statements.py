@@ -54,6 +54,8 @@ REFUSED = {
     "ALTER TABLE {t} REPLACE TAG x AS OF VERSION 1": "DROP BRANCH or DROP TAG, and CREATE",
     "ALTER TABLE {t} DROP PARTITION FIELD bucket(9, id)": "bucket\\(9",
     "ALTER TABLE {t} ADD PARTITION FIELD nothing(id)": "nothing",
+    "ALTER TABLE {t} ALTER COLUMN at FIRST": "a query names its columns in any order",
+    "ALTER TABLE {t} ALTER COLUMN k SET DEFAULT 3": "expected DEFAULT in CREATE TABLE or ADD COLUMN",
     "OPTIMIZE {t} ZORDER BY (id)": "OPTIMIZE of a whole table",
     "OPTIMIZE {t} WHERE id > 2": "OPTIMIZE of a whole table",
     "VACUUM {t} RETAIN 1 HOURS": "kept for 168 hours",

@@ -308,7 +308,18 @@ def _property(table: str, change: Mapping[str, Any]) -> str:
     raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
 
 
+_INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "UpdateColumnPosition": "ALTER COLUMN … FIRST | AFTER: expected no place; a query names its columns in any order",
+        "UpdateColumnDefaultValue": "ALTER COLUMN … SET DEFAULT | DROP DEFAULT: expected DEFAULT in CREATE TABLE or ADD COLUMN",
+    }
+)
+"""Changes of columns that a table does not know, with what to write instead."""
+
+
 def _unknown(table: str, change: Mapping[str, Any]) -> str:
+    if change["name"] in _INSTEAD:
+        raise Unsupported(f"ALTER TABLE {table} {_INSTEAD[change['name']]}")
     raise Unsupported(
         f"ALTER TABLE {table}: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition"
         " fields"
