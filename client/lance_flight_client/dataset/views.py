@@ -257,7 +257,7 @@ HEARTBEAT_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class ServerFragment:
-    """The rows of one partition (`sources.Fragment`), in the order of their ids."""
+    """The rows of one partition (`portions.Fragment`), in the order of their ids."""
 
     query: FlightQuery
     schema: pa.Schema
@@ -275,7 +275,7 @@ class ServerFragment:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerView:
-    """A table of a server at one version (`sources.View`)."""
+    """A table of a server at one version (`portions.View`)."""
 
     access: ServerAccess
     table: TableName

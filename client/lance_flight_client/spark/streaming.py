@@ -371,6 +371,6 @@ def _done(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenInBatch
 
 
 def new_stream_writer(options: StreamWriteOptions, schema: StructType) -> StreamWriter:
-    """Return the writer of the next batch; make a missing table. Errors as of `writing.planning.new_writer`."""
+    """Return the writer of the next batch; make a missing table. Errors as of `writing.new_writer`."""
     stream = checked_stream(options.stream)
     return StreamWriter(planned_write(options.write, schema), stream)

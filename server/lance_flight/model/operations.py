@@ -38,7 +38,7 @@ class Argument:
     """An argument of an operation by its `name`, and what it `means`.
 
     It is a `flag` of the command, with a value of a `kind` that its help calls `shown`, or stands by its place where the flag has no dashes;
-    a `clause` of the statement, in which `{}` stands for the value; and an argument of Spark's functions and jobs where it is one `of_jobs`.
+    a `clause` of the statement, in which `{}` stands for the value (a number needs a word behind it, its unit); and an argument of Spark's functions and jobs where it is one `of_jobs`.
     A flag counts in parts of `per`: 100 for percent. A `pair` may be given several times.
     """
 

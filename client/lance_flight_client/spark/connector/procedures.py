@@ -49,7 +49,7 @@ def _switch(given: str) -> str | None:
 
 
 _KINDS: Mapping[object, Callable[[str], str | None]] = MappingProxyType(
-    {float: _number, bool: _switch, str: str, Name: quote_name}
+    {float: _number, int: _number, bool: _switch, str: str, Name: quote_name}
 )
 _READ: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {

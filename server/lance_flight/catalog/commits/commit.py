@@ -4,7 +4,7 @@ Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites 
 and a serialisable transaction on all that it read.
 
 Spec: Multi-Partition Transaction, Conflict Resolution; decisions 12 to 17. Transactions of one process that are ready at
-the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `commit_loop.py` tries it again.
+the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `manifests/commit_loop.py` tries it again.
 """
 
 from __future__ import annotations

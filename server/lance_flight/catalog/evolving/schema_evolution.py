@@ -1,7 +1,7 @@
 """A new schema for a namespace and all its tables.
 
 Names, order, nullability and new columns that are NULL cost no data: the fields that stay keep Lance's numbers
-(`lance_fields.py`). Columns of another type, and those that are computed, are written anew, the others are not.
+(`storage/lance_fields.py`). Columns of another type, and those that are computed, are written anew, the others are not.
 
 Every partition table gets a version with the new schema first, which nobody sees; the commit moves the pins and says
 the schema. A commit that comes too late begins again on a newer snapshot: a table that somebody has written to meanwhile is staged

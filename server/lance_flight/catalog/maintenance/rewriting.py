@@ -2,7 +2,7 @@
 
 Some tables at a time: their rows are written under the current spec and the tables themselves taken away, in one
 commit. So a run that is stopped has done a part, and another one goes on with the rest. Where others change one of the
-tables meanwhile the next step is half as large, and reserves the namespace after some (`commit_loop.py`).
+tables meanwhile the next step is half as large, and reserves the namespace after some (`manifests/commit_loop.py`).
 """
 
 from __future__ import annotations

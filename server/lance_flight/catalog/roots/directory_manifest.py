@@ -1,6 +1,6 @@
 """The `__manifest` of a directory namespace (V2): tables that may be called otherwise than their directories, and namespaces.
 
-Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifest.py`'s. Columns that we do not know stay.
+Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifests/manifest.py`'s. Columns that we do not know stay.
 """
 
 from __future__ import annotations

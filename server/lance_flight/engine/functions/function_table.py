@@ -1,6 +1,6 @@
 """The functions that the service adds to DataFusion's, in one table: what each becomes, what it gives, and which systems know it.
 
-SHOW FUNCTIONS, completion, `docs/functions.md`, the rewrites (`macros.py`) and the advice about unknown names come from it.
+SHOW FUNCTIONS, completion, `server/docs/functions.md`, the rewrites (`macros.py`) and the advice about unknown names come from it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lance_flight.errors import SqlError
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {"D": "DuckDB", "P": "PostgreSQL", "F": "Snowflake", "S": "Spark", "M": "MySQL", "T": "SQL Server"}
 )
+"""Letters of the systems that know a function, in its row: S is Spark's, and F that of Snowflake."""
 
 _UNITS: Mapping[str, str] = MappingProxyType(
     {

@@ -30,7 +30,7 @@ MOST_REPEATED = 50
 class PlanKey:
     """Key of a cached plan: everything that planning a text depends on, except for its tables.
 
-    Texts that differ in vectors that are searched for alone have the same key (`calls.without_vectors`).
+    Texts that differ in vectors that are searched for alone have the same key (`query.search.arguments.without_vectors`).
     """
 
     text: str

@@ -79,7 +79,7 @@ class Statement(ABC):
         """List the privileges that the statement needs on all rows of tables; `own` are its session's temporary tables, which need none.
 
         Tables that are read, and rows that are changed, are checked where they are opened; names that tables are given or
-        lose, by the root (`catalog.names.Visibility`).
+        lose, by the root (`catalog.roots.table_resolver.Visibility`).
         """
 
 

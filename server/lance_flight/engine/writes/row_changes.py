@@ -1,6 +1,6 @@
 """Row changes of UPDATE, DELETE and MERGE: their parts, the queries that find rows, and the new rows with the removed addresses.
 
-Conditions and expressions stay SQL text: `row_queries.py` puts them into the queries that find the rows.
+Conditions and expressions stay SQL text, which is put into the queries that find the rows.
 
 Each reads the target under the name `t$rows`, which has the address of every row beside its columns. What comes back
 are batches of `RowChanges`: addresses of rows that go, and rows that come.

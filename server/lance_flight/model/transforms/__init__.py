@@ -2,7 +2,8 @@
 
 Spec: Partition Transform. What a transform computes is what its derived expression computes, to the letter
 (decision 8): `month` is 1–12, `truncate` goes toward zero, parts of timestamps with a zone are those of its local time.
-A new transform is a subclass of `Transform` and a line in `TRANSFORMS`.
+A new transform is a subclass of `Transform` and a line in `TRANSFORMS`. A part of dates that is to prune has its place among the
+others in `planning/calendar.py` and `constraints.py`, too.
 """
 
 from __future__ import annotations

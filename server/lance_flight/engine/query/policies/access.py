@@ -67,7 +67,7 @@ class Grant:
 class Access:
     """Principal of a statement, with its grants (None: everything).
 
-    It is also the guard of a root (`catalog.names.Visibility`): tables without any grant are not there. The temporary tables of the
+    It is also the guard of a root (`catalog.roots.table_resolver.Visibility`): tables without any grant are not there. The temporary tables of the
     statement's session are the principal's `own`, which need no grant; the guard is about lasting ones alone. One that `reads_only` changes
     no lasting table, whatever the grants are.
     """
