@@ -36,9 +36,6 @@ _UNITS: Mapping[str, tuple[str, int]] = MappingProxyType(
     }
 )
 """Units of intervals, each as a number of months, days or nanoseconds."""
-TIMES = ("hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
-"""Units of the times of products, the largest first."""
-_SIZES = (3600 * _SECOND, 60 * _SECOND, _SECOND, 1_000_000, 1_000, 1)
 _PART = re.compile(r"\s*([+-]?\d{1,18}(?:\.\d{1,18})?)\s*([a-z]+)\s*", re.IGNORECASE)
 _NANOSECONDS_OF_DAY = 86_400 * _SECOND
 _REFUSAL = (
