@@ -17,9 +17,8 @@ _TIME = re.compile(
     r"\binterval\b.*?(?:\d:\d|\b\d*(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w+seconds?)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-_SIZE = r"(?:Int64\(-?\d+\)|-?\d+)"
-_PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(.*,\s*{_SIZE},\s*{_SIZE},\s*(?:Int64\(-?[1-9]\d*\)|-?[1-9]\d*)\)", re.DOTALL)
-"""Matches a product of an interval of hours or less (`engine.compat.interval_products`)."""
+_PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(")
+"""Matches the call that an interval times a number of rows is (`engine.compat.interval_products`)."""
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 
 
