@@ -93,6 +93,15 @@ def test_a_statement_that_was_found_answers_as_duckdb_does(peers: Peers, stateme
     assert difference(peers, statement) is None
 
 
+@pytest.mark.parametrize("condition", ["NOT IN (a1.s, a1.s, a1.s, a1.s)", "IN ('a', a1.s, trim(a1.s))"])
+def test_a_condition_over_an_outer_join_by_partitions_stays_above_it(matched: Peers, condition: str) -> None:
+    statement = (
+        "SELECT a1.k, a2.k AS k2 FROM u AS a1 RIGHT JOIN (SELECT k, i, s FROM v UNION ALL SELECT -1 - k AS k, i, s FROM t"
+        f" WHERE i > 1) AS a2 ON a1.i = a2.i WHERE trim(a2.s) {condition}"
+    )
+    assert difference(matched, statement) is None
+
+
 def test_no_keys_of_merge_joins_are_read(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
         monkeypatch.setattr(key_pruning, name, value)

@@ -169,9 +169,10 @@ def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFr
     session.keep_joins()
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
-    target_partitions = (
-        1 if any(isinstance(part, GroupedPart) and part.is_ordered for part in parts) else session.target_partitions
-    )
+    is_ordered = any(isinstance(part, GroupedPart) and part.is_ordered for part in parts)
+    if is_ordered and session.has_merge_joins:
+        raise Unsupported("its joins are merge joins, which one lane has none of")
+    target_partitions = 1 if is_ordered else session.target_partitions
     with session.lanes(target_partitions):
         for part in parts:
             if part.node.outputs is None:

@@ -89,8 +89,8 @@ class GroupedPart:
 
     @property
     def _ways(self) -> int:
-        """Return the target partitions of each group's plan: all for an ordered part, else one."""
-        return self.session.target_partitions if self.is_ordered else 1
+        """Return the target partitions of each group's plan: all for an ordered part, and for merge joins, which one has none of; else one."""
+        return self.session.target_partitions if self.is_ordered or self.session.has_merge_joins else 1
 
     def _frame(self) -> DataFrame:
         return self.session.frame_of(self.node.plan, self._ways)
