@@ -44,7 +44,7 @@ class InvalidSelection(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Facet:
     """A column that has a value; None is NULL."""
 
     column: str
@@ -52,7 +52,7 @@ class Condition:
 
     @property
     def label(self) -> str:
-        """What a person reads."""
+        """Text of the facet for people."""
         return f"{self.column} = {'NULL' if self.value is None else self.value}"
 
     @property
@@ -63,7 +63,7 @@ class Condition:
     def sql(self, kind: str) -> str:
         r"""Return the condition on a column of a type, in SQL.
 
-        >>> Condition("site", "it's").sql("VARCHAR"), Condition("n", "7").sql("BIGINT"), Condition("n", None).sql("BIGINT")
+        >>> Facet("site", "it's").sql("VARCHAR"), Facet("n", "7").sql("BIGINT"), Facet("n", None).sql("BIGINT")
         ('"site" = \'it\'\'s\'', '"n" = 7', '"n" IS NULL')
         """
         if self.value is None:
@@ -73,19 +73,19 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ShownRows:
     """Rows of a table that an address names: conditions by click, one that was written, and an order."""
 
     table: ConsoleTable
     kinds: Mapping[str, str]
     at: int | None = None
-    conditions: Sequence[Condition] = ()
+    conditions: Sequence[Facet] = ()
     where: str = ""
     sort: str = ""
     is_down: bool = False
 
     @classmethod
-    def of(cls, table: ConsoleTable, kinds: Mapping[str, str], given: Any, at: int | None) -> Selection:
+    def of(cls, table: ConsoleTable, kinds: Mapping[str, str], given: Any, at: int | None) -> ShownRows:
         """Return the selection of an address' parameters; `InvalidSelection` for what the table has not."""
         conditions = [_condition(text, kinds) for text in given.getlist("is")[: _MOST_CONDITIONS + 1]]
         if len(conditions) > _MOST_CONDITIONS:
@@ -129,27 +129,27 @@ class Selection:
         given += [("down", "1")] if self.sort and self.is_down else []
         return f"?{urlencode(given)}"
 
-    def adding(self, column: str, value: str | None) -> Selection:
+    def adding(self, column: str, value: str | None) -> ShownRows:
         """Return the selection with a further condition."""
-        return replace(self, conditions=[*self.conditions, Condition(column, value)])
+        return replace(self, conditions=[*self.conditions, Facet(column, value)])
 
-    def without(self, condition: Condition) -> Selection:
+    def without(self, condition: Facet) -> ShownRows:
         """Return the selection without a condition."""
         return replace(self, conditions=[each for each in self.conditions if each != condition])
 
-    def sorting(self, column: str, *, is_down: bool) -> Selection:
+    def sorting(self, column: str, *, is_down: bool) -> ShownRows:
         """Return the selection in another order."""
         return replace(self, sort=column, is_down=is_down)
 
 
-def _condition(text: str, kinds: Mapping[str, str]) -> Condition:
+def _condition(text: str, kinds: Mapping[str, str]) -> Facet:
     try:
         column, value = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         column = value = 0
     if not isinstance(column, str) or column not in kinds or not (value is None or isinstance(value, str)):
         raise InvalidSelection(f"is is {text[:60]!r} in the address; expected a column of the table and its value")
-    return Condition(column, value)
+    return Facet(column, value)
 
 
 def kinds_of(server: ConsoleServer, table: ConsoleTable) -> dict[str, str]:
@@ -160,7 +160,7 @@ def kinds_of(server: ConsoleServer, table: ConsoleTable) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
-    """What is known of a column: its share of NULLs, distinct values, bounds, and its most frequent values or a histogram."""
+    """Summary of a column: its share of NULLs, distinct values, bounds, and its most frequent values or a histogram."""
 
     name: str
     kind: str
@@ -172,7 +172,7 @@ class ColumnSummary:
     bins: Sequence[int] = field(default=())
 
 
-def summarize(server: ConsoleServer, selection: Selection) -> tuple[int, list[ColumnSummary]]:
+def summarize(server: ConsoleServer, selection: ShownRows) -> tuple[int, list[ColumnSummary]]:
     """Return the number of rows that were read, at most `SUMMARY_ROWS`, and what their columns have."""
     # Large values are not read for a summary.
     names = [name for name, kind in selection.kinds.items() if not _LARGE.search(kind)][:MOST_COLUMNS]

@@ -36,15 +36,15 @@ from lance_flight_client.console.answering import (
 from lance_flight_client.console.exploring import (
     SUMMARY_ROWS,
     ColumnSummary,
-    Condition,
+    Facet,
     InvalidSelection,
-    Selection,
+    ShownRows,
     kinds_of,
     summarize,
 )
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
-from lance_flight_client.console.searching import Search, searched_columns
+from lance_flight_client.console.searching import SearchForm, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, list_rows
 from lance_flight_client.errors import ServerError
@@ -239,8 +239,8 @@ def _rows_of_partition(
     """Return the address of a partition's rows; None where its fields are computed and so no columns."""
     if any(name not in kinds or not isinstance(row[name], str | int | None) for name in fields):
         return None
-    conditions = [Condition(name, None if row[name] is None else str(row[name])) for name in fields]
-    return Selection(table=table, kinds=kinds, at=at, conditions=conditions).address
+    conditions = [Facet(name, None if row[name] is None else str(row[name])) for name in fields]
+    return ShownRows(table=table, kinds=kinds, at=at, conditions=conditions).address
 
 
 _MOST_PAST = 100
@@ -470,9 +470,9 @@ def rows_summary(request: Request, server: ConsoleServer) -> Response:
     )
 
 
-def _selection(request: Request, server: ConsoleServer, table: ConsoleTable) -> Selection:
+def _selection(request: Request, server: ConsoleServer, table: ConsoleTable) -> ShownRows:
     try:
-        return Selection.of(table, kinds_of(server, table), request.query_params, whole_number(request, "at"))
+        return ShownRows.of(table, kinds_of(server, table), request.query_params, whole_number(request, "at"))
     except InvalidSelection as exc:
         raise InvalidRequest(str(exc)) from exc
 
@@ -485,7 +485,7 @@ def search(request: Request, server: ConsoleServer) -> Response:
         return no_table(request)
     kinds = kinds_of(server, console_table)
     texts, vectors = searched_columns(kinds)
-    wanted = Search.of(console_table, kinds, request.query_params, whole_number(request, "weight"))
+    wanted = SearchForm.of(console_table, kinds, request.query_params, whole_number(request, "weight"))
     return pages_of(request).show(
         request, "search.html", table=console_table, search=wanted, texts=texts, vectors=vectors
     )

@@ -19,8 +19,8 @@ _LONG = re.compile(r"BLOB|VARBINARY|\[\d*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What an address searches for; nothing is searched without words and without a row."""
+class SearchForm:
+    """Search that an address asks for; nothing is searched without words and without a row."""
 
     table: ConsoleTable
     kinds: Mapping[str, str]
@@ -32,7 +32,9 @@ class Search:
     weight: int = WEIGHTS // 2
 
     @classmethod
-    def of(cls, table: ConsoleTable, kinds: Mapping[str, str], given: Mapping[str, Any], weight: int | None) -> Search:
+    def of(
+        cls, table: ConsoleTable, kinds: Mapping[str, str], given: Mapping[str, Any], weight: int | None
+    ) -> SearchForm:
         """Return the search of an address; columns that cannot be searched are replaced by the first that can."""
         texts, vectors = searched_columns(kinds)
         text, vector = given.get("text", ""), given.get("vector", "")
@@ -52,7 +54,7 @@ class Search:
         r"""The query of the search; nothing where there is nothing to search for.
 
         >>> t = ConsoleTable("public", "t")
-        >>> Search(table=t, kinds={"id": "BIGINT", "body": "VARCHAR"}, words="it's", text="body").sql.splitlines()[1]
+        >>> SearchForm(table=t, kinds={"id": "BIGINT", "body": "VARCHAR"}, words="it's", text="body").sql.splitlines()[1]
         'FROM full_text_search(\'"public"."t"\', \'body\', \'it\'\'s\', syntax => \'words\', k => 50)'
         """
         has_words, has_row = bool(self.words and self.text), bool(self.near and self.vector)
