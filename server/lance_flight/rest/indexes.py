@@ -8,6 +8,7 @@ from typing import Any
 
 from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.model.index_kinds import KINDS
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.names import column_sql
 from lance_flight.rest.queries import select_of, vector_type
@@ -21,21 +22,8 @@ _KINDS: Mapping[str, str] = {
 _FTS, _INVERTED = "FTS", "inverted"
 MOST_PROBES = 4_096
 """Most parts of an index of vectors."""
-_OF_VECTORS = ("num_partitions",)
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "ivf_pq": (*_OF_VECTORS, "num_sub_vectors", "num_bits"),
-    "ivf_hnsw_pq": (*_OF_VECTORS, "num_sub_vectors", "num_bits", "m", "ef_construction"),
-    "ivf_hnsw_sq": (*_OF_VECTORS, "m", "ef_construction"),
-    "ivf_hnsw_flat": (*_OF_VECTORS, "m", "ef_construction"),
-    "ivf_flat": _OF_VECTORS,
-    "ivf_sq": _OF_VECTORS,
-    "ivf_rq": _OF_VECTORS,
-    "inverted": (
-        *("with_position", "base_tokenizer", "language", "stem", "lower_case", "remove_stop_words", "ascii_folding"),
-        *("max_token_length",),
-    ),
-}
-"""Options of each kind that a request may give; others are left to the server."""
+_OF_NGRAMS = frozenset(["min_ngram_length", "max_ngram_length", "prefix_only"])
+"""Options that a request has by default, and that only n-grams may have."""
 
 
 def create_index(call: RestCall) -> RestAnswer:
@@ -46,16 +34,12 @@ def create_index(call: RestCall) -> RestAnswer:
         raise Unsupported(f"index_type {given!r}; expected one of {', '.join(_KINDS)}")
     path = call.value("column", str)
     name = call.json.get("name") or f"{_plain(path)}_idx"
-    options = {option: call.json[option] for option in _OPTIONS.get(kind, ()) if call.json.get(option) is not None}
+    options = {option: call.json[option] for option in KINDS[kind].options if call.json.get(option) is not None}
+    if kind == _INVERTED and options.get("base_tokenizer") != "ngram":
+        options = {option: value for option, value in options.items() if option not in _OF_NGRAMS}
     metric = call.json.get("distance_type") or call.json.get("metric_type")
     if kind.startswith("ivf"):
         options["metric"] = str(metric or "l2").lower()
-    elif kind == _INVERTED and options.get("base_tokenizer") == "ngram":
-        options |= {
-            option: call.json[option]
-            for option in ("min_ngram_length", "max_ngram_length", "prefix_only")
-            if option in call.json
-        }
     if not call.is_partitioned(call.newest):
         # An index of a plain table is LanceDB's: of all rows, however few. Small partition tables are searched as fast without.
         options["min_rows"] = 1
