@@ -21,8 +21,8 @@ def _no_problems(console: Console) -> Iterator[None]:
     assert console.problems == []
 
 
-def text_of(page: Page) -> str:
-    return "\n".join(page.locator(".cm-line").all_inner_texts())
+def expect_text(page: Page, text: str) -> None:
+    expect(page.locator(".cm-line")).to_have_text(text.split("\n"))
 
 
 RUNS = [
@@ -43,7 +43,7 @@ RUNS = [
 def test_statements_run_one_after_another(console: Console, sql: str, state: str, cells: list[str]) -> None:
     page = console.open("query#" + quote(sql))
     expect(page.locator("#state")).to_contain_text(state)
-    assert page.locator("#result tbody td").all_inner_texts() == cells
+    expect(page.locator("#result tbody td")).to_have_text(cells)
 
 
 def test_parameters_are_fields_and_part_of_the_address(console: Console) -> None:
@@ -65,7 +65,7 @@ def test_queries_are_saved_and_found_again(console: Console) -> None:
     shelf.get_by_text("words", exact=True).click()
     shelf.get_by_role("button", name="first 100 rows").click()
     expect(page.locator("#state")).to_contain_text("2 rows")
-    assert text_of(page) == "SELECT * FROM words LIMIT 100"
+    expect_text(page, "SELECT * FROM words LIMIT 100")
     shelf.get_by_text("Saved").click()
     page.get_by_label("Name of the query").fill("<b>all</b>")
     page.get_by_role("button", name="Save").click()
@@ -76,7 +76,7 @@ def test_queries_are_saved_and_found_again(console: Console) -> None:
     page.reload()
     shelf.get_by_text("Saved").click()
     shelf.get_by_role("button", name="<b>all</b>", exact=True).click()
-    assert text_of(page) == "SELECT * FROM words LIMIT 100"
+    expect_text(page, "SELECT * FROM words LIMIT 100")
     shelf.get_by_text("History").click()
     expect(page.locator("#past li").first).to_contain_text("SELECT * FROM words LIMIT 100")
     shelf.get_by_role("button", name="forget <b>all</b>").click()
@@ -119,4 +119,4 @@ def test_a_query_is_laid_out(console: Console, sql: str, laid_out: str) -> None:
     page = console.open("query")
     page.keyboard.insert_text(sql)
     page.get_by_role("button", name="Format").click()
-    assert text_of(page) == laid_out
+    expect_text(page, laid_out)
