@@ -19,8 +19,7 @@ from lance_flight.catalog.tables import partitions, vector_gaps
 from lance_flight.catalog.tables.merged import merge
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import PinnedTable
-from lance_flight.catalog.tables.vector_gaps import may_have_gaps
-from lance_flight.model.arrow_types import have_gaps
+from lance_flight.catalog.tables.vector_gaps import have_gaps, may_have_gaps
 
 ROWS = 3000
 KINDS = {

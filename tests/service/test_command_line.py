@@ -482,7 +482,7 @@ def test_a_load_through_a_server_does_without_the_engine(cities: Server, table: 
     (tmp_path / "a.csv").write_text("id\n1\n")
     code = (
         "from lance_flight_client.cli.__main__ import run; status = run();"
-        "print([m for m in ('lance', 'datafusion', 'lance_flight.engine') if m in sys.modules], status)"
+        "print([m for m in ('lance', 'datafusion', 'numpy', 'lance_flight.engine') if m in sys.modules], status)"
     )
     said = printed(code, "ingest", str(tmp_path / "a.csv"), "--table", table, "--uri", cities.uri)
     assert said.splitlines()[-1] == "[] 0"

@@ -1,22 +1,34 @@
 """The command `lance-flight` in a process of its own, also by `python -m lance_flight_client.cli`."""
 
 import sys
+from collections.abc import Sequence
 
 from lance_flight_client.cli import main
 from lance_flight_client.cli.absent import keep_out, put_off
 from lance_flight_client.terminal import guard_terminals
 
+_OF_ENGINE = {"--root", "--types", "--partition-by", "--suggest"}
+"""Options of `ingest` that need the storage library or the engine."""
+
 
 def run() -> int:
-    """Run one command, without the imports that pyarrow and ADBC would make of pandas and Polars where these are installed.
+    """Run one command, without the imports that pyarrow and ADBC would make of pandas, Polars and numpy where these are installed.
 
-    ADBC imports Arrow's datasets as well: a third of the time that a query of one row takes.
+    ADBC imports Arrow's datasets as well: a third of the time that a query of one row takes. Lance and the engine alone need numpy.
     """
     keep_out("pandas")
     keep_out("polars")
+    if _only_sends(sys.argv[1:]):
+        keep_out("numpy")
     put_off("pyarrow.dataset")
     guard_terminals()
     return main()
+
+
+def _only_sends(arguments: Sequence[str]) -> bool:
+    """Return whether a command loads files through a server, without what asks the engine in this process."""
+    named = {argument.partition("=")[0] for argument in arguments}
+    return arguments[:1] == ["ingest"] and not named & _OF_ENGINE
 
 
 if __name__ == "__main__":

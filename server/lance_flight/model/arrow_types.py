@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.errors import SchemaError
@@ -381,35 +378,3 @@ def is_multivector(kind: pa.DataType) -> bool:
 def vector_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of each vector of a multivector; any other type as it is."""
     return kind.value_type if is_multivector(kind) else kind
-
-
-def have_gaps(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Return which vectors or multivectors of a column have NULL at some place; one that is NULL as a whole has not.
-
-    >>> have_gaps(pa.array([[1, None], None, [1, 2]], pa.list_(pa.uint8(), 2))).tolist()
-    [True, False, False]
-    >>> have_gaps(pa.array([[[1, 2], None], None, [], [[1, 2]]], pa.list_(pa.list_(pa.uint8(), 2)))).tolist()
-    [True, False, False, False]
-    """
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return np.concatenate([np.zeros(0, np.bool_), *map(_have_gaps, chunks)])
-
-
-def _have_gaps(column: pa.Array) -> npt.NDArray[np.bool_]:
-    if not is_multivector(column.type):
-        return _vectors_with_gaps(column)
-    vectors, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
-    missing = vectors.is_null().to_numpy(zero_copy_only=False) | _vectors_with_gaps(vectors)
-    gaps = np.zeros(len(column), np.bool_)
-    gaps[rows[missing]] = True
-    return gaps
-
-
-def _vectors_with_gaps(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.bool_]:
-    size = vectors.type.list_size
-    values = vectors.values.slice(vectors.offset * size, len(vectors) * size)
-    if not values.null_count:
-        return np.zeros(len(vectors), np.bool_)
-    missing = values.is_null().to_numpy(zero_copy_only=False).reshape(-1, size)
-    gaps: npt.NDArray[np.bool_] = missing.any(axis=1) & vectors.is_valid().to_numpy(zero_copy_only=False)
-    return gaps

@@ -28,8 +28,8 @@ from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_name
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import PinnedTable, Source
-from lance_flight.catalog.tables.vector_gaps import may_have_gaps
-from lance_flight.model.arrow_types import have_gaps, is_vector, vector_type, within
+from lance_flight.catalog.tables.vector_gaps import have_gaps, may_have_gaps
+from lance_flight.model.arrow_types import is_vector, vector_type, within
 
 DISTANCE = pa.field("_distance", pa.float32())
 SCORE = pa.field("_score", pa.float32())

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.tables.vector_gaps import have_gaps
 from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.arrow_types import (
-    have_gaps,
     is_list,
     is_multivector,
     is_number,

@@ -1,4 +1,4 @@
-"""Detection of NULL inside vectors, by what the data files of a table say of themselves.
+"""Detection of NULL inside vectors: in a column, and by what the data files of a table say of themselves.
 
 A vector with NULL inside is near to nothing, and Lance takes the NULL for 0: a search has to look at the vectors of the rows that it finds.
 Files say of each page of vectors whether any value is missing in it, so that of most tables no vector needs to be read.
@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.file import LanceFileReader
 
@@ -18,6 +22,7 @@ from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables.partitions import path_of_base
 from lance_flight.lru_cache import LruCache
+from lance_flight.model.arrow_types import is_multivector
 
 MOST_FILES = 1024
 """Files of one version that are looked at; the vectors of one with more are read."""
@@ -107,3 +112,35 @@ def _number_of(fields: Sequence[Any], path: tuple[str, ...]) -> int | None:
     if first is None:
         return None
     return _number_of(first.children(), tuple(inner)) if inner else int(first.id())
+
+
+def have_gaps(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Return which vectors or multivectors of a column have NULL at some place; one that is NULL as a whole has not.
+
+    >>> have_gaps(pa.array([[1, None], None, [1, 2]], pa.list_(pa.uint8(), 2))).tolist()
+    [True, False, False]
+    >>> have_gaps(pa.array([[[1, 2], None], None, [], [[1, 2]]], pa.list_(pa.list_(pa.uint8(), 2)))).tolist()
+    [True, False, False, False]
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.zeros(0, np.bool_), *map(_have_gaps, chunks)])
+
+
+def _have_gaps(column: pa.Array) -> npt.NDArray[np.bool_]:
+    if not is_multivector(column.type):
+        return _vectors_with_gaps(column)
+    vectors, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
+    missing = vectors.is_null().to_numpy(zero_copy_only=False) | _vectors_with_gaps(vectors)
+    gaps = np.zeros(len(column), np.bool_)
+    gaps[rows[missing]] = True
+    return gaps
+
+
+def _vectors_with_gaps(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.bool_]:
+    size = vectors.type.list_size
+    values = vectors.values.slice(vectors.offset * size, len(vectors) * size)
+    if not values.null_count:
+        return np.zeros(len(vectors), np.bool_)
+    missing = values.is_null().to_numpy(zero_copy_only=False).reshape(-1, size)
+    gaps: npt.NDArray[np.bool_] = missing.any(axis=1) & vectors.is_valid().to_numpy(zero_copy_only=False)
+    return gaps
