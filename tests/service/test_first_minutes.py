@@ -75,18 +75,31 @@ def test_an_analyst_with_files_of_their_own(tmp_path: Path) -> None:
     assert pq.read_metadata(tmp_path / "flights.parquet").num_rows == 360
 
 
+@contextmanager
+def ending(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End a process that a failed test has left."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def test_an_sql_user_of_the_demo(tmp_path: Path) -> None:
     demo, query, sql, explain, inspect, *rest = commands("Sixty seconds")
     assert (demo, sql, rest) == (["demo"], ["sql"], [])
     serve = [COMMAND, *demo, "--port", "0"]
-    with subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ending(process),
+    ):
         assert process.stdout is not None
         said = ""
         while "Serving until Ctrl-C" not in said:
             said += (line := process.stdout.readline())
             assert line, said
         assert re.search(r"The console shows the partitions in a browser: http://127\.0\.0\.1:\d+/\?token=", said)
-        (uri,) = set(re.findall(r"grpc://[\w.:]+", said))
+        (uri,) = re.findall(r"^lance-flight demo: .* at (grpc://[\w.:]+)$", said, re.MULTILINE)
+        assert 'sql_host_override="grpc://' in said
         assert "JFK     111279\n" in shown(query, tmp_path, uri)
         assert shown(explain, tmp_path, uri).startswith("partitions: 1 / 36  table flights")
         assert "EWR     ·· ··" in shown(inspect, tmp_path)

@@ -57,6 +57,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
     ("ALTER TABLE t DROP COLUMN m", 0),
     ("ALTER TABLE t SET (compact_files = 4)", 0),
     ("ALTER TABLE t CREATE TAG good", 0),
+    ("ALTER TABLE t REPLACE TAG good", 0),
     ("ALTER TABLE t CREATE BRANCH draft", 0),
     ("ALTER TABLE t PUBLISH BRANCH draft", 0),
     ("ALTER TABLE t DROP BRANCH draft", 0),
