@@ -35,7 +35,8 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _NUMERIC = re.compile(r"((TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?|FLOAT16|REAL|DOUBLE|DECIMAL\(\d+, -?\d+\))\Z")
 _WHOLE = re.compile(r"(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?\Z")
 _MOMENT = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
-_LARGE = re.compile(r"BLOB|VARBINARY|\[\d*\]")
+LARGE = re.compile(r"BLOB|VARBINARY|\[\d*\]")
+"""Matches the types of columns whose values may be large."""
 _FACETED = re.compile(r"(VARCHAR|BOOLEAN|DATE)\Z")
 
 
@@ -116,7 +117,7 @@ class ShownRows:
     def sql(self) -> str:
         """The query of a preview."""
         order = f" ORDER BY {quote_name(self.sort)}{' DESC' if self.is_down else ''} NULLS LAST" if self.sort else ""
-        is_large = any(_LARGE.search(kind) for kind in self.kinds.values())
+        is_large = any(LARGE.search(kind) for kind in self.kinds.values())
         return f"{self.source}{order}\nLIMIT {PREVIEW_LARGE_ROWS if is_large else PREVIEW_ROWS}"
 
     @property
@@ -175,7 +176,7 @@ class ColumnSummary:
 def summarize(server: ConsoleServer, selection: ShownRows) -> tuple[int, list[ColumnSummary]]:
     """Return the number of rows that were read, at most `SUMMARY_ROWS`, and what their columns have."""
     # Large values are not read for a summary.
-    names = [name for name, kind in selection.kinds.items() if not _LARGE.search(kind)][:MOST_COLUMNS]
+    names = [name for name, kind in selection.kinds.items() if not LARGE.search(kind)][:MOST_COLUMNS]
     if not names:
         return 0, []
     columns = ", ".join(map(quote_name, names))

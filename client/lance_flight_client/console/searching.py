@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lance_flight_client.console.exploring import LARGE
 from lance_flight_client.console.tables import ConsoleTable
 from lance_flight_client.parameters import quote_name, text_literal
 
@@ -15,7 +16,6 @@ WEIGHTS = 100
 """Steps of the slider between vectors and words."""
 _TEXT = "VARCHAR"
 _VECTOR = re.compile(r"(FLOAT16|REAL|DOUBLE|TINYINT( UNSIGNED)?)\[\d+\]\Z")
-_LONG = re.compile(r"BLOB|VARBINARY|\[\d*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class SearchForm:
         has_words, has_row = bool(self.words and self.text), bool(self.near and self.vector)
         if not has_words and not has_row:
             return ""
-        shown = [quote_name(name) for name, kind in self.kinds.items() if not _LONG.search(kind)]
+        shown = [quote_name(name) for name, kind in self.kinds.items() if not LARGE.search(kind)]
         of = [text_literal(self.table.sql())]
         if has_row:
             row = f"SELECT {quote_name(self.vector)} FROM {self.table.sql()} WHERE {self.near} LIMIT 1"
