@@ -5,7 +5,8 @@ DataFusion 55 computes both in nanoseconds, which end in 1677 and 2262: beyond, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -146,27 +147,37 @@ def _starts(ticks: Integers, unit: str, per_second: int) -> Integers:
 
 def months_of(days: Integers) -> Integers:
     """Return the month of each day, both counted from 1970."""
-    found = _look_up(days, _DAYS_OF_TABLE, _MONTHS_OF_DAYS)
+    found = _look_up(days, _DAYS_OF_TABLE, _months_of_days)
     return found if found is not None else days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
 def first_days(months: Integers) -> Integers:
     """Return the first day of each month, both counted from 1970."""
-    found = _look_up(months, _MONTHS_OF_TABLE, _FIRST_DAYS)
+    found = _look_up(months, _MONTHS_OF_TABLE, _first_days)
     return found if found is not None else months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 _DAYS_OF_TABLE, _MONTHS_OF_TABLE = range(-54_786, 84_006), range(-1_800, 2_760)
 """Days and months from 1820 to 2200, which most moments are of: looking up one is ten times as quick as counting it."""
-_MONTHS_OF_DAYS = np.asarray(_DAYS_OF_TABLE).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-_FIRST_DAYS = np.asarray(_MONTHS_OF_TABLE).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
-def _look_up(places: Integers, known: range, table: Integers) -> Any:
+@cache
+def _months_of_days() -> Integers:
+    days = np.arange(_DAYS_OF_TABLE.start, _DAYS_OF_TABLE.stop)
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+@cache
+def _first_days() -> Integers:
+    months = np.arange(_MONTHS_OF_TABLE.start, _MONTHS_OF_TABLE.stop)
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _look_up(places: Integers, known: range, table: Callable[[], Integers]) -> Any:
     """Return what a table has for some places; None if one is beyond it."""
     if len(places) and not (known.start <= places.min() and places.max() < known.stop):
         return None
-    return table[places - known.start]
+    return table()[places - known.start]
 
 
 def _instants(local: Integers, zone: Zone) -> Integers:
