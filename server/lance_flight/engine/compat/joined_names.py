@@ -8,12 +8,12 @@ are not offered with USING. Unnecessary with a release of DataFusion that looks 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lance_flight.engine.sql.clause_words import QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.relation_places import is_alias
+from lance_flight.engine.sql.select_lists import own_places
 from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 
 MOST_RELATIONS = 4
@@ -67,7 +67,7 @@ class _Reader(TokenPlaces):
     def read(self, select: int, name: str) -> _Select:
         """Read the SELECT that begins at a place, without the queries in it."""
         read, clause, is_natural = _Select(), "SELECT", False
-        for at in self._own_places(select + 1):
+        for at in own_places(self.tokens, self._closing, select + 1):
             word = "" if self.is_name(at) else self.word_at(at)
             if word in _CLAUSES and not self.is_comparison(at):
                 clause = word
@@ -81,22 +81,6 @@ class _Reader(TokenPlaces):
                 read.named += [self.tokens[at]] if clause in _CONDITIONS else []
         read.is_joined_by_name |= is_natural and len(read.relations) == len(("left", "right"))
         return read
-
-    def _own_places(self, at: int) -> Iterator[int]:
-        """Yield the places of a query from one in it on, without those of the queries in it."""
-        depth = 0
-        while at < len(self.tokens):
-            token = self.tokens[at]
-            if token.is_sign("(") and at in self._closing and self.word_at(at + 1) in QUERY_STARTS:
-                at = self._closing[at]
-            elif token.is_sign("("):
-                depth += 1
-            elif token.is_sign(")"):
-                depth -= 1
-            if depth < 0 or token.is_sign(";") or (depth == 0 and token.word in SET_OPERATORS and not self.is_name(at)):
-                return
-            yield at
-            at += 1
 
     def _alias(self, at: int) -> str:
         """Return the name by which a relation is called whose tokens begin at a place; an empty text where it has none."""

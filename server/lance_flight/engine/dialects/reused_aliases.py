@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
-from lance_flight.engine.sql.clause_words import QUERY_STARTS, SET_OPERATORS
-from lance_flight.engine.sql.select_lists import is_without_alias, items
+from lance_flight.engine.sql.select_lists import is_without_alias, items, own_places
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, fold_name, tokenize
 
 MOST_REUSED = 32
@@ -51,30 +50,9 @@ def _edits(text: str, tokens: Sequence[Token], closing: Mapping[int, int], start
     if is_own or next(calls_of(expression, mutable_functions()), None) is not None:
         return
     aliases = {item[-1].start for item in listed}
-    for token in (tokens[at] for at in _own_places(tokens, closing, start) if _is_column(tokens, at, name)):
+    for token in (tokens[at] for at in own_places(tokens, closing, start) if _is_column(tokens, at, name)):
         if token.start > called[-1].start and token.start not in aliases:
             yield token.start, token.stop, f"({expression})"
-
-
-def _own_places(tokens: Sequence[Token], closing: Mapping[int, int], start: int) -> Iterator[int]:
-    """Yield the places of the names in a query from its select list on, without those of the queries in it."""
-    place, depth = start, 0
-    while place < len(tokens):
-        token = tokens[place]
-        if token.is_sign("("):
-            if place in closing and tokens[place + 1].word in QUERY_STARTS:
-                place = closing[place]
-            else:
-                depth += 1
-        elif token.is_sign(")"):
-            depth -= 1
-            if depth < 0:
-                return
-        elif depth == 0 and (token.is_sign(";") or token.word in SET_OPERATORS):
-            return
-        elif token.kind in _NAMES:
-            yield place
-        place += 1
 
 
 def _is_column(tokens: Sequence[Token], place: int, name: str) -> bool:
@@ -83,4 +61,4 @@ def _is_column(tokens: Sequence[Token], place: int, name: str) -> bool:
     after = tokens[place + 1] if place + 1 < len(tokens) else None
     is_part = before.is_sign(".") or before.word in {"AS", "FROM", "JOIN"}
     is_followed = after is not None and (after.is_sign("(") or after.is_sign("."))
-    return fold_name(token) == name and not is_part and not is_followed
+    return token.kind in _NAMES and fold_name(token) == name and not is_part and not is_followed

@@ -170,11 +170,9 @@ def has_subquery(node: Node) -> bool:
 
 
 # What DataFusion raises of a node that there is no class for in Python.
-def sorts_without_columns(plan: LogicalPlan) -> bool:
-    """Return whether an optimised plan takes the first rows of a sort whose rows have no columns left."""
-    return (
-        _SORT.search(plan.display_indent()) is not None and _BARE_SORT.search(plan.display_indent_schema()) is not None
-    )
+def sorts_without_columns(plan: LogicalPlan, shown: str) -> bool:
+    """Return whether an optimised plan, `shown` without its schemas, takes the first rows of a sort whose rows have no columns left."""
+    return _SORT.search(shown) is not None and _BARE_SORT.search(plan.display_indent_schema()) is not None
 
 
 _SORT = re.compile(r"^\s*Sort: .*fetch=\d+$", re.MULTILINE)

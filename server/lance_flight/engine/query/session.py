@@ -109,6 +109,11 @@ _OF_NULLS, _FLATTENING = " DISTINCT FROM ", "eliminate_cross_join"
 """A comparison in which NULL is equal to NULL, and the rule of DataFusion 55 that takes inner joins within others apart, orders them anew, and makes `=` of it."""
 _PUSHING = "push_down_filter"
 _SELECTING = "optimize_projections"
+_OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
+    *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
+    (with_reused_alias, MOST_REUSED),
+)
+"""What writes a text otherwise by the reason for which it was refused, and how often in turn."""
 _WIDEST_BATCH, _USUAL_TEXT, _FEWEST_ROWS = 16 << 20, 128, 256
 """Bytes of a batch as far as the text of a statement tells, those of a text in a column that it reads, and rows of its copies."""
 COLLECTED_ROWS = 64
@@ -330,41 +335,25 @@ class QuerySession:
             fields = with_fields(sql, str(exc), columns_of)
             if fields is not None:
                 return self._frame_of_text(fields, parameters, is_bound=is_bound)
-            frame = self._frame_with_joined_names(sql, str(exc), parameters, is_bound=is_bound)
-            frame = frame or self._frame_with_reused_names(sql, str(exc), parameters, is_bound=is_bound)
+            frame = self._frame_in_other_words(sql, str(exc), parameters, is_bound=is_bound)
             if frame is None:
                 raise
             return frame
 
-    def _frame_with_reused_names(
+    def _frame_in_other_words(
         self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
     ) -> DataFrame | None:
-        """Plan a query that was refused, with expressions in place of the names of its select list; None where it has no such plan."""
-        for _ in range(MOST_REUSED):
-            reused = with_reused_alias(sql, refusal)
-            if reused is None:
-                return None
-            sql = reused
-            try:
-                return self._frame_with_marks(sql, parameters, is_bound=is_bound)
-            except (SqlError, NotFound) as exc:
-                refusal = str(exc)
-        return None
-
-    def _frame_with_joined_names(
-        self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
-    ) -> DataFrame | None:
-        """Plan a query that was refused, with a table before the columns that it joins by; None where it has no such plan."""
-        for place in range(MOST_RELATIONS):
+        """Plan a query that was refused, with each way to write it otherwise in turn; None where it has no such plan."""
+        for change, most in _OTHER_WORDS:
             text, why = sql, refusal
-            for _ in range(MOST_NAMES):
-                named = with_joined_name(text, why, place)
-                if named is None:
+            for _ in range(most):
+                changed = change(text, why)
+                if changed is None:
                     break
                 try:
-                    return self._frame_with_marks(named, parameters, is_bound=is_bound)
+                    return self._frame_with_marks(changed, parameters, is_bound=is_bound)
                 except (SqlError, NotFound) as exc:
-                    text, why = named, str(exc)
+                    text, why = changed, str(exc)
         return None
 
     def _frame_with_marks(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
@@ -473,7 +462,7 @@ class QuerySession:
                     return coerced
                 if strict != calls.sql and has_constant_not_in(frame.logical_plan(), self.optimise(coerced)):
                     calls = replace(calls, sql=strict)
-                elif not is_unsigned and compares_bits(self.optimise(coerced).display_indent()):
+                elif not is_unsigned and compares_bits(self._shown(coerced)):
                     is_unsigned = True
                     unsigned = without_signed_zeros(calls.sql, self.named.floating_columns(), values, is_any=True)
                     calls = replace(calls, sql=unsigned)
@@ -517,7 +506,7 @@ class QuerySession:
 
     def _is_endless(self, frame: DataFrame) -> bool:
         """Return whether joins of a query go on for long when their statement is over."""
-        if _JOINING.search(self.optimise(frame).display_indent()) is None:
+        if _JOINING.search(self._shown(frame)) is None:
             return False
         try:
             root = self._join_tree(frame)
@@ -589,7 +578,7 @@ class QuerySession:
         """Return whether DataFusion moves a condition of a query to the wrong side of a join."""
         plan = self.optimise(frame)
         # Conditions that ask whether the statement goes on stay above inner joins as well.
-        return " Join:" in plan.display_indent() and has_misplaced_condition(
+        return " Join:" in self._shown(frame) and has_misplaced_condition(
             self.datafusion,
             plan,
             lambda: self.plan(frame).display_indent(),
@@ -614,12 +603,12 @@ class QuerySession:
             if not fails_at_constants(exc):
                 raise
         else:
-            if not has_constant_conditions(plan):
+            if not has_constant_conditions(self._shown(frame)):
                 return frame
             # A masked table has no name outside of its view.
             with suppress(SqlError, Unsupported):
                 built = self.run_planning(lambda: without_constants(self.datafusion, plan))
-                if built is not None and not has_constant_conditions(self.optimise(built)):
+                if built is not None and not has_constant_conditions(self._shown(built)):
                     return built
         if self.datafusion.remove_optimizer_rule(_PUSHING):
             self._has_pushing = False
@@ -629,7 +618,9 @@ class QuerySession:
 
     def _with_columns_to_sort(self, frame: DataFrame) -> DataFrame:
         """Return a query whose sorts have columns: by `ORDER BY random() LIMIT 9` DataFusion 55 cannot sort rows without any."""
-        if sorts_without_columns(self.optimise(frame)) and self.datafusion.remove_optimizer_rule(_SELECTING):
+        if sorts_without_columns(self.optimise(frame), self._shown(frame)) and self.datafusion.remove_optimizer_rule(
+            _SELECTING
+        ):
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         return frame
 
@@ -720,6 +711,11 @@ class QuerySession:
             known[learn] = learn(self.optimise(frame), *arguments)
         learned: T = known[learn]
         return learned
+
+    def _shown(self, frame: DataFrame) -> str:
+        """Return the text of the optimised plan of a query, in which several checks look for words."""
+        shown: str = self.learn_from_plan(frame, LogicalPlan.display_indent)
+        return shown
 
     def settle(self, frame: DataFrame) -> None:
         """Evaluate the expressions that pruning needs, in as many rounds of pruning as that takes."""

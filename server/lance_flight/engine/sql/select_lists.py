@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from lance_flight.engine.sql.clause_words import QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.tokens import QUOTED, Edit, Kind, Token, edit_text, fold_name, tokenize
 
@@ -175,6 +176,29 @@ def items(tokens: Sequence[Token], start: int) -> Iterator[list[Token]]:
         else:
             item.append(token)
     yield item
+
+
+def own_places(tokens: Sequence[Token], closing: Mapping[int, int], start: int) -> Iterator[int]:
+    """Yield the places of a query from one in it on, without those of the queries in it; `closing` pairs its brackets.
+
+    >>> from lance_flight.engine.sql.tokens import closing_places, tokenize
+    >>> tokens = tokenize("SELECT a, (SELECT b FROM u) FROM t UNION SELECT c")
+    >>> [tokens[place].text for place in own_places(tokens, closing_places(tokens), 1)]
+    ['a', ',', ')', 'FROM', 't']
+    """
+    place, depth = start, 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.is_sign("(") and place in closing and tokens[place + 1].word in QUERY_STARTS:
+            place = closing[place]
+        elif token.is_sign("("):
+            depth += 1
+        elif token.is_sign(")"):
+            depth -= 1
+        if depth < 0 or (depth == 0 and (token.is_sign(";") or token.word in SET_OPERATORS)):
+            return
+        yield place
+        place += 1
 
 
 def is_wildcard(item: Sequence[Token]) -> bool:
