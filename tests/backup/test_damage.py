@@ -192,6 +192,13 @@ def test_a_hostile_manifest_is_refused_before_anything_is_written(saved: Saved, 
     assert {path for path in tmp_path.rglob("*") if "target" not in path.parts} == before
 
 
+def test_a_manifest_that_is_nested_too_deeply_is_refused(saved: Saved, tmp_path: Path) -> None:
+    _, place = saved("partitions")
+    (place / "backup.jsonl").write_bytes(b"[" * 99_999 + b"\n{}\n")
+    with pytest.raises(Corrupt, match="cannot be read"):
+        stored(tmp_path)
+
+
 def test_a_newer_format_is_refused_by_its_number(saved: Saved, tmp_path: Path) -> None:
     _, place = saved("partitions")
     rewritten(place, header(lance_flight_backup=2))

@@ -29,7 +29,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.errors import NotFound
+from lance_flight.errors import Corrupt, NotFound
 
 from tests.catalog.aging import age, versions
 from tests.catalog.small_table import SCHEMA, SPEC, opened, rows
@@ -227,6 +227,17 @@ def test_a_snapshot_that_is_being_removed_is_refused(place: Path) -> None:
         "the lease does not keep vacuum from its end"
     )
     assert mine.hold(store(place), (None, 4), LONG_AGO, is_newest=False).is_safe
+
+
+@pytest.mark.parametrize("content", [b"", bytes(9), b"[3]", b'{"": 3}', b'{"": ["3"]}', b"[" * 99_999])
+@pytest.mark.parametrize("kind", [leases.LEASES, leases.EXPIRING])
+def test_a_lease_that_cannot_be_read_keeps_every_snapshot(place: Path, kind: str, content: bytes) -> None:
+    leases.make_private(store(place), kind)
+    (place / ".lance-flight" / kind / "other.json").write_bytes(content)
+    before = versions(place)
+    with pytest.raises(Corrupt, match=r"'other\.json' of 't'"):
+        vacuum(opened(place), VacuumRules(retain_hours=0, force=True))
+    assert versions(place) == before
 
 
 def test_a_lease_goes_with_its_last_reader(place: Path) -> None:

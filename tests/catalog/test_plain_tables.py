@@ -13,6 +13,8 @@ from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.commits.once import CommitToken, named_commits
 from lance_flight.catalog.manifests import commit_loop
+from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests.manifest_rows import NOTES
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
@@ -273,3 +275,20 @@ def test_of_two_that_make_a_table_at_once_one_is_refused(tmp_path: Path) -> None
     with pytest.raises(Conflict, match="another writer"):
         write_plain(place, schema, rows_beside_another())
     assert place.open().to_table()["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("noted", ["[]", '{"lance_flight:indices": 3}'])
+def test_notes_of_another_form_count_as_absent(place: Path, noted: str) -> None:
+    by_lance(place, lambda d: d.create_scalar_index("id", "BTREE"))
+    by_lance(place, lambda d: d.update_metadata({NOTES: noted}))
+    assert [definition.name for definition in indices_of(opened(place).snapshot())] == ["id_idx"]
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+@pytest.mark.parametrize("noted", ["{", "[" * 99_999, '{"lance_flight:indices": [3]}'])
+def test_notes_that_cannot_be_read_are_an_error(place: Path, noted: str, *, has_index: bool) -> None:
+    if has_index:
+        by_lance(place, lambda d: d.create_scalar_index("id", "BTREE"))
+    by_lance(place, lambda d: d.update_metadata({NOTES: noted}))
+    with pytest.raises(Corrupt, match=r"cannot be read|the note lance_flight:indices"):
+        indices_of(opened(place).snapshot())

@@ -7,16 +7,19 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from time import sleep
+from time import sleep, time
 
+import lance
 import pytest
+from lance_flight.catalog.maintenance.repair import repair
+from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.storage import durability
+from lance_flight.catalog.storage import durability, leases
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import shared_session
 from lance_flight.engine.translation.evaluation import evaluate
@@ -240,6 +243,51 @@ def test_a_change_survives_a_cut_once_it_is_acknowledged(tmp_path: Path, change:
             assert looked(found, change) in ([after] if cut.is_acknowledged else [before, after])
             if change.then is not None and looked(found, change) == after:
                 found.run(change.then)
+
+
+@pytest.mark.usefixtures("unflushed")
+@pytest.mark.parametrize("first", range(3))
+def test_a_vacuum_that_was_cut_short_keeps_nobody_from_old_snapshots(
+    tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SETTLED", 0.0)
+    asked = Database(tmp_path / "root")
+    for statement in (T, "INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'a')"):
+        asked.run(statement)
+    with power(asked.root) as watched:
+        vacuum_all(asked)
+        watched.reach("acknowledged", is_acknowledged=True)
+    for _, case, left in disks(watched.cuts, tmp_path / "cuts", first):
+        with named(case):
+            found = started(left)
+            check_sound(found)
+            table = found.engine.root.table(TableName("public", "t"))
+            for version, _ in table.log.history():
+                with suppress(NotFound):
+                    table.hold(table.snapshot(version), is_newest=False)
+            vacuum_all(found)
+            assert found.rows(ROWS.format("t")) == [(1,), (2,)]
+
+
+@pytest.mark.usefixtures("unflushed")
+def test_a_repair_survives_a_cut(tmp_path: Path) -> None:
+    asked = Database(tmp_path / "root")
+    for statement in (T, "INSERT INTO t VALUES (1, 'a')"):
+        asked.run(statement)
+    lance.dataset(f"{asked.root}/t/__manifest").drop_columns(["read_version", "partition_field_p"])
+    with power(asked.root) as watched:
+        assert repair(asked.engine.root.table(TableName("public", "t")), dry_run=False).is_sound
+        watched.reach("acknowledged", is_acknowledged=True)
+    watched.cuts[-1].left(Cutting(None)).put(tmp_path / "left" / "root")
+    found = started(tmp_path / "left" / "root")
+    assert found.rows(ROWS.format("t")) == [(1,)]
+    check_sound(found)
+
+
+def vacuum_all(asked: Database) -> None:
+    """Remove every snapshot but the newest."""
+    rules = VacuumRules(retain_hours=0, force=True)
+    vacuum(asked.engine.root.table(TableName("public", "t")), rules, now=time() + 3600)
 
 
 def looked(asked: Database, change: Change) -> object:

@@ -20,7 +20,7 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
 from lance_flight.catalog.manifests.commit_loop import commit
-from lance_flight.catalog.manifests.indices import INDICES
+from lance_flight.catalog.manifests.indices import INDICES, IndexDefinition
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.manifest_rows import NOTES, guard_row, notes_text, with_note
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
@@ -42,6 +42,7 @@ from lance_flight.catalog.tables.index_coverage import definitions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import FILE_VERSIONS
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, SEPARATOR, TABLE, spec_namespace
 from lance_flight.model.schema import COMMENT, NamespaceSchema, table_field_id, with_field_ids
 from lance_flight.model.spec import PartitionSpec
@@ -173,12 +174,15 @@ def plain_snapshot(dataset: LanceDataset) -> Snapshot:
 
 def _notes(dataset: LanceDataset, noted: str) -> str:
     """Return what is noted of a table, with the definitions of the indices that another writer has made."""
+    notes = read_json(noted)
     if not dataset.has_index:
         return noted
-    notes = json.loads(noted)
-    known = {entry[0] for entry in notes.get(INDICES, [])}
+    notes = notes if isinstance(notes, dict) else {}
+    listed = notes.get(INDICES)
+    ours = listed if isinstance(listed, list) else []
+    known = {IndexDefinition.from_json(entry).name for entry in ours}
     others = [definition.to_json() for definition in definitions(dataset) if definition.name not in known]
-    return json.dumps(notes | {INDICES: [*notes.get(INDICES, []), *others]}) if others else noted
+    return json.dumps(notes | {INDICES: [*ours, *others]}) if others else noted
 
 
 def _name_of(operation: LanceOperation.BaseOperation) -> str:

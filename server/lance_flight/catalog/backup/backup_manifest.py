@@ -19,6 +19,7 @@ from lance_flight.catalog.storage.formats import BACKUP
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import HERE
 from lance_flight.errors import Corrupt
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, TableName
 
 FORMAT_KEY = "lance_flight_backup"
@@ -146,8 +147,8 @@ class BackupManifest:
         *lines, last = content.splitlines(keepends=True) or [b""]
         before = b"".join(lines)
         try:
-            header, *files = [json.loads(line) for line in lines]
-            end = json.loads(last)
+            header, *files = [read_json(line) for line in lines]
+            end = read_json(last)
             BACKUP.check(header[FORMAT_KEY], f"backup {name!r}")
             if end["sha256"] != hashlib.sha256(before).hexdigest() or end["files"] != len(files):
                 raise Corrupt(f"the manifest of backup {name!r} was altered: its checksum is another one")

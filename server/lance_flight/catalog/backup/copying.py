@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import secrets
 import threading
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from lance_flight.catalog.backup.backup_manifest import BackupManifest, SavedFile, is_id, to_lines
-from lance_flight.catalog.storage.durability import write_file
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Conflict, Corrupt, NotFound
 from lance_flight.faults import failpoint
+from lance_flight.model.json_documents import read_json
 
 WORKERS = 4
 PIECE = 4 << 20
@@ -56,7 +55,7 @@ def digest_of(content: Iterable[bytes]) -> tuple[int, str]:
 
 
 def copy(source: Store, target: Store, path: str, target_path: str) -> tuple[int, str]:
-    """Copy a file and return its size and SHA-256; it is durable once a file that lists it was `put`."""
+    """Copy a file and return its size and SHA-256; it is durable once `Store.put` has written a file that lists it."""
     size, digest = 0, hashlib.sha256()
     with _writer(target, target_path) as stream:
         for piece in pieces(source, path):
@@ -64,15 +63,6 @@ def copy(source: Store, target: Store, path: str, target_path: str) -> tuple[int
             digest.update(piece)
             size += len(piece)
     return size, digest.hexdigest()
-
-
-def put(target: Store, path: str, content: bytes) -> None:
-    """Write a file in one step, after all that was written before: it is never seen half written."""
-    if target.is_remote:
-        above, _, name = path.rpartition("/")
-        (target.child(above) if above else target).write(name, content)
-        return
-    write_file(_local_path(target, path), content)
 
 
 def sizes_below(place: Store) -> dict[str, int]:
@@ -131,7 +121,7 @@ class Journal:
         for name in self._names():
             with suppress(Corrupt, ValueError):
                 lines = self.place.read(name).splitlines()
-                files |= {file.path: file for file in map(SavedFile.from_json, map(json.loads, lines))}
+                files |= {file.path: file for file in map(SavedFile.from_json, map(read_json, lines))}
         return files
 
     def add(self, file: SavedFile, *, is_copied: bool = True) -> None:
@@ -158,7 +148,7 @@ class Journal:
     def _write(self) -> None:
         if self._waiting:
             content = to_lines(file.to_json() for file in self._waiting)
-            put(self.place, f"{self.prefix}{secrets.token_hex(8)}.jsonl", content)
+            self.place.put(f"{self.prefix}{secrets.token_hex(8)}.jsonl", content)
             self._waiting.clear()
             failpoint(self.point)
 
@@ -177,18 +167,12 @@ def _reader(place: Store, path: str) -> IO[bytes]:
 def _writer(place: Store, path: str) -> IO[bytes]:
     place.check_way(*path.split("/"))
     if not place.is_remote:
-        return _local_path(place, path).open("wb")
+        local = Path(place.uri, path)
+        local.parent.mkdir(parents=True, exist_ok=True)
+        return local.open("wb")
     files, top = filesystem(place.uri, place.storage_options)
     stream: IO[bytes] = files.open_output_stream(f"{top}/{path}")
     return stream
-
-
-def _local_path(place: Store, path: str) -> Path:
-    """Return the path of a new file, with the directories above it."""
-    place.check_way(*path.split("/"))
-    local = Path(place.uri, path)
-    local.parent.mkdir(parents=True, exist_ok=True)
-    return local
 
 
 MANIFEST_FILE = "backup.jsonl"

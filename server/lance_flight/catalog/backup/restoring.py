@@ -26,7 +26,6 @@ from lance_flight.catalog.backup.copying import (
     in_parallel,
     lock_file,
     pieces,
-    put,
     sizes_below,
 )
 from lance_flight.catalog.plain_table import table_at
@@ -36,6 +35,7 @@ from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
 from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, locate_message, split_fields
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unavailable
 from lance_flight.faults import failpoint
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, TableName
 from lance_flight.protobuf_wire import encode_field
 
@@ -230,7 +230,7 @@ class _Run:
                 )
             Path(place.uri).mkdir(parents=True, exist_ok=True)
         if BEGUN not in place.files():
-            put(place, BEGUN, json.dumps(self.request).encode())
+            place.put(BEGUN, json.dumps(self.request).encode())
         with lock_file(place, BEGUN, f"the restore of {self.root.name!r}"):
             yield
 
@@ -290,7 +290,7 @@ class _Run:
     def _check_same(self) -> None:
         """Raise `Conflict` unless what was begun where this run works is the same restore."""
         try:
-            begun = json.loads(self.work.child(PRIVATE).read(BEGUN))
+            begun = read_json(self.work.child(PRIVATE).read(BEGUN))
         except ValueError:
             begun = None
         if begun != self.request:
@@ -316,7 +316,7 @@ class _Run:
         """Copy the file of a version, which names the directories that it reads from by their addresses in the old root."""
         content = b"".join(pieces(place, path))
         check_copy(file, *digest_of([content]))
-        put(self.work, file.path, with_base_paths(content, file.path, partial(self._moved_address, file)))
+        self.work.put(file.path, with_base_paths(content, file.path, partial(self._moved_address, file)))
 
     def _moved_address(self, file: SavedFile, address: str) -> str:
         """Return the address in the new root of a directory of the old one."""

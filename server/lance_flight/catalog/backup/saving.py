@@ -37,7 +37,6 @@ from lance_flight.catalog.backup.copying import (
     is_whole,
     lock_file,
     pieces,
-    put,
     sizes_below,
 )
 from lance_flight.catalog.backup.snapshot_files import (
@@ -57,6 +56,7 @@ from lance_flight.catalog.storage.version_files import LocationGuard
 from lance_flight.catalog.table import Table
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import failpoint
+from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, TableName
 
 KEEP_FILE = "keep.json"
@@ -293,8 +293,8 @@ def backup(
         failpoint("backup_begun")
         manifest = run.copy(progress)
         if since is not None:
-            put(run.place, KEEP_FILE, json.dumps(rules.selection(root.store)).encode())
-        put(run.place, MANIFEST_FILE, manifest.to_bytes())
+            run.place.put(KEEP_FILE, json.dumps(rules.selection(root.store)).encode())
+        run.place.put(MANIFEST_FILE, manifest.to_bytes())
         failpoint("backup_listed")
         run.journal(None).remove()
         run.place.remove_files([BEGUN_FILE])
@@ -347,7 +347,7 @@ def _find_outdated(
 def _kept_selection(place: Store) -> object:
     """Return what a backup that was made to be kept for some time is of; None for any other one."""
     with suppress(FileNotFoundError, ValueError):
-        return json.loads(place.read(KEEP_FILE))
+        return read_json(place.read(KEEP_FILE))
     return None
 
 
@@ -366,7 +366,7 @@ def note_backup(root: Store, backup_id: str) -> None:
 def last_backup(root: Store) -> datetime | None:
     """Return when the last backup of a whole root began; None where none is known."""
     try:
-        return moment_of(json.loads(root.child(PRIVATE).read(BACKED_UP))["id"])
+        return moment_of(read_json(root.child(PRIVATE).read(BACKED_UP))["id"])
     except (LanceFlightError, ValueError, KeyError, TypeError, *UNREADABLE):
         return None
 
@@ -501,7 +501,7 @@ def _find_unfinished(target: Store, request: Mapping[str, object]) -> str | None
         place = target.child(backup_id)
         if not is_whole(target, backup_id) and BEGUN_FILE in place.files():
             try:
-                if json.loads(place.read(BEGUN_FILE)) == request:
+                if read_json(place.read(BEGUN_FILE)) == request:
                     return backup_id
             except ValueError:
                 continue
@@ -530,7 +530,7 @@ def _claim(place: Store, request: Mapping[str, object]) -> Iterator[None]:
     if not place.is_remote:
         Path(place.uri).mkdir(parents=True, exist_ok=True)
     if BEGUN_FILE not in place.files():
-        put(place, BEGUN_FILE, json.dumps(request).encode())
+        place.put(BEGUN_FILE, json.dumps(request).encode())
     with lock_file(place, BEGUN_FILE, f"backup {place.name!r}"):
         if MANIFEST_FILE in place.files():
             raise Conflict(

@@ -21,8 +21,7 @@ from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
 from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.reserve import RESERVE
-from lance_flight.catalog.storage.staging_area import LOCK, UNCLAIMED_SECONDS
+from lance_flight.catalog.storage.staging_area import private_places
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
@@ -163,15 +162,9 @@ def _key(file: Path) -> Iterator[RootFinding]:
 
 def _left_over(store: Store, now: float) -> Iterator[RootFinding]:
     """Yield what operations of processes that died have left in the root."""
-    private = store.child(PRIVATE)
-    if not Path(private.uri).is_dir():
+    if not Path(store.child(PRIVATE).uri).is_dir():
         return
-    old = [
-        name
-        for name in set(private.directories()) - {RESERVE}
-        if not Path(private.uri, name, LOCK).exists()
-        and Path(private.uri, name).stat().st_mtime < now - UNCLAIMED_SECONDS
-    ]
+    old = [place for place in private_places(store) if place.is_unclaimed(now)]
     if old:
         yield RootFinding(
             Level.WARNING,

@@ -23,7 +23,7 @@ from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable,
 from lance_flight.catalog.manifests.version_log import OPERATION, Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.blobs import all_rows
-from lance_flight.catalog.storage.durability import flush
+from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, parse_version
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store
@@ -260,7 +260,8 @@ def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[Repa
         before = older.to_table(columns=[OBJECT_ID, *lost])
         now = newest.to_table(columns=[OBJECT_ID])[OBJECT_ID]
         if not dry_run:
-            with conflicts(f"another writer changed {namespace.store.name!r} first"):
+            conflict = f"another writer changed {namespace.store.name!r} first"
+            with committing(namespace.manifest.place.uri, int(newest.version)), conflicts(conflict):
                 newest.merge(before, OBJECT_ID)
         yield RepairFinding(
             kind="lost columns",

@@ -34,8 +34,8 @@ from lance_flight.catalog.storage.leases import (
     leased_snapshots,
     leases,
     make_private,
-    put,
     snapshots_in,
+    to_bytes,
 )
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_detached, parse_version
 from lance_flight.catalog.storage.retries import conflicts
@@ -372,7 +372,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     name = secrets.token_hex(8)
     if announce and candidates:
         make_private(namespace, EXPIRING)
-        put(place, name + SUFFIX, candidates)
+        place.put(name + SUFFIX, to_bytes(candidates))
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
     in_use = leased_snapshots(namespace, now) | leases.held(namespace)
     anchored = _anchored_snapshots(manifest)
@@ -384,7 +384,7 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
         f"were the newest within the last {_time(max(retain, GRACE))}": len(rest - anchored - in_use),
     }
     if announce and expired:
-        put(place, name + CONFIRMED, expired)
+        place.put(name + CONFIRMED, to_bytes(expired))
     if announce:
         place.remove_files([name + SUFFIX])
         # Nothing is deleted before what replaces it is durable, nor before it is known as half removed.

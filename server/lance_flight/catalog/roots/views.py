@@ -11,11 +11,10 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
-from lance_flight.catalog.storage.durability import flush, write_file
+from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, VIEW
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
@@ -90,15 +89,10 @@ class Views:
             }
         ).encode()
         file, place = _file_of(view.name), self._place
-        place.check_way()
-        if place.is_remote:
-            if not replace and place.has(file):
-                raise _is_taken(view.name)
-            place.write(file, content)
-            return
-        Path(place.uri).mkdir(exist_ok=True)
+        if place.is_remote and not replace and place.has(file):
+            raise _is_taken(view.name)
         try:
-            write_file(Path(place.uri, file), content, replace=replace)
+            place.put(file, content, replace=replace)
         except FileExistsError:
             raise _is_taken(view.name) from None
 

@@ -22,7 +22,6 @@ from types import MappingProxyType
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.catalog.storage.durability import write_file
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import Corrupt, DataError, NewerFormat, Unsupported
@@ -229,13 +228,10 @@ class RootFormats:
     def write(self, versions: Mapping[str, int]) -> None:
         """Write the record in one step; what it says of formats that are not among the versions stays."""
         place = self.store.child(PRIVATE)
-        place.check_way(RECORD)
         content = json.dumps({**self.versions(), **versions}, separators=(",", ":"), sort_keys=True).encode()
-        if place.is_remote:
-            place.write(RECORD, content)
-            return
-        Path(place.uri).mkdir(mode=0o700, exist_ok=True)
-        write_file(Path(place.uri, RECORD), content, drafted=partial(failpoint, "formats_drafted"))
+        if not place.is_remote:
+            Path(place.uri).mkdir(mode=0o700, exist_ok=True)
+        place.put(RECORD, content, drafted=partial(failpoint, "formats_drafted"))
 
     def _check(self, versions: Mapping[str, object]) -> None:
         ROOT.check(versions.get(ROOT.name, FIRST), f"root {self.store.name!r}")

@@ -30,7 +30,7 @@ from lance_flight.catalog.storage.formats import LEASE
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS
 from lance_flight.catalog.storage.reserve import note_full
 from lance_flight.catalog.storage.store import Store, StoredFile
-from lance_flight.errors import NotFound, OutsideRoot, StorageFull
+from lance_flight.errors import Corrupt, NotFound, OutsideRoot, StorageFull
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST
 
@@ -255,12 +255,19 @@ def to_bytes(snapshots: Iterable[SnapshotId]) -> bytes:
     return json.dumps(by_branch, separators=(",", ":")).encode()
 
 
-def from_bytes(content: bytes) -> set[SnapshotId]:
-    """Return what `to_bytes` wrote; `NewerFormat` for a lease with another version, which no vacuum may take for none."""
-    document = read_json(content)
-    if FORMAT_OF_LEASES in document:
-        LEASE.check(document.pop(FORMAT_OF_LEASES), "the lease of another server")
-    return {(branch or None, int(number)) for branch, numbers in document.items() for number in numbers}
+def from_bytes(content: bytes, name: str) -> set[SnapshotId]:
+    """Return what `to_bytes` wrote; `NewerFormat` for a lease with another version, and `Corrupt` for none: no vacuum may ignore them."""
+    try:
+        document = read_json(content)
+        if FORMAT_OF_LEASES in document:
+            LEASE.check(document.pop(FORMAT_OF_LEASES), "the lease of another server")
+        pairs = [(branch or None, number) for branch, numbers in document.items() for number in numbers]
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise Corrupt(f"lease {name} cannot be read: {exc}; expected a file of snapshots, or none") from exc
+    for _, number in pairs:
+        if not isinstance(number, int):
+            raise Corrupt(f"lease {name} has snapshot {number!r}; expected a number")
+    return set(pairs)
 
 
 def leased_snapshots(namespace: Store, now: float) -> set[SnapshotId]:
@@ -283,7 +290,7 @@ def snapshots_in(place: Store, files: Iterable[StoredFile]) -> set[SnapshotId]:
     for file in files:
         if file.path.endswith(SUFFIX):
             with suppress(FileNotFoundError):
-                snapshots |= from_bytes(place.read(file.path))
+                snapshots |= from_bytes(place.read(file.path), f"{file.path!r} of {place.parent.parent.name!r}")
     return snapshots
 
 

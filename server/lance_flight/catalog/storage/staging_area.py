@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.reserve import RESERVE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import StorageFull
 
@@ -28,6 +28,8 @@ LOCK = "lock"
 ORIGIN = "origin"
 UNCLAIMED_SECONDS = 24 * 3600
 """A place without a lock is one that is just being made, or of a version that made none: time tells them apart."""
+_NAME = re.compile(r"[0-9a-f]{16}")
+"""Matches the names of private places: a root that is itself a table has its leases in the same directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,13 @@ class StagingArea:
     def old(self) -> Store:
         """The location of the table that was taken out of its place."""
         return self.store.child("old")
+
+    def is_unclaimed(self, now: float) -> bool:
+        """Return whether no operation has ever locked it, and none is about to; False for one that is gone."""
+        path = Path(self.store.uri)
+        with suppress(FileNotFoundError):
+            return not (path / LOCK).exists() and path.stat().st_mtime < now - UNCLAIMED_SECONDS
+        return False
 
     def take(self, table: Store) -> None:
         """Move a table of the root to where no name leads; do nothing if it is not there."""
@@ -103,27 +112,32 @@ def place_of_removal(root: Store) -> Iterator[Store]:
         yield place
 
 
+def private_places(root: Store) -> list[StagingArea]:
+    """Return the private places in a root, of operations that run and of those that were stopped."""
+    names = root.child(PRIVATE).directories()
+    return [StagingArea(root, root.child(PRIVATE, name)) for name in names if _NAME.fullmatch(name)]
+
+
 def settle_abandoned(root: Store) -> None:
     """Settle the private places of processes that have ended; leave those of running processes alone."""
     if root.is_remote:
         return
     root.child(PRIVATE).check_way()
-    for name in set(root.child(PRIVATE).directories()) - {RESERVE}:
-        place = StagingArea(root, root.child(PRIVATE, name))
+    for place in private_places(root):
         if place.store.is_link:
-            log.warning("the private place %s is a symbolic link, which is not followed", name)
+            log.warning("the private place %s is a symbolic link, which is not followed", place.store.name)
             continue
         try:
-            _settle_if_abandoned(place, Path(place.store.uri))
+            _settle_if_abandoned(place)
         except OSError:
-            log.warning("the private place %s could not be settled", name, exc_info=True)
+            log.warning("the private place %s could not be settled", place.store.name, exc_info=True)
 
 
-def _settle_if_abandoned(place: StagingArea, path: Path) -> None:
+def _settle_if_abandoned(place: StagingArea) -> None:
     try:
-        lock = os.open(path / LOCK, os.O_RDWR)
+        lock = os.open(Path(place.store.uri, LOCK), os.O_RDWR)
     except FileNotFoundError:
-        if path.exists() and path.stat().st_mtime < time.time() - UNCLAIMED_SECONDS:
+        if place.is_unclaimed(time.time()):
             place.store.remove()
         return
     try:

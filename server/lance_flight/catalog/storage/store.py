@@ -6,11 +6,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 import lance
@@ -21,7 +21,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.counts import StoreRequest, store_requests
-from lance_flight.catalog.storage.durability import settle
+from lance_flight.catalog.storage.durability import settle, write_file
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name, parse_version, version_names
@@ -362,6 +362,21 @@ class Store:
                 filesystem.create_dir(path, recursive=True)
             with filesystem.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)
+
+    def put(
+        self, name: str, content: bytes, *, replace: bool = True, drafted: Callable[[], None] | None = None
+    ) -> None:
+        """Write a file below this place in one step, durably, after all that was written before: it is never seen half written.
+
+        In an object store it replaces what is there. `replace` and `drafted` are those of `write_file`; missing directories are made.
+        """
+        if self.is_remote:
+            self.write(name, content)
+            return
+        self.check_way(name)
+        path = Path(self.uri, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content, replace=replace, drafted=drafted)
 
     @contextmanager
     def _changing(self, name: str = "") -> Iterator[None]:
