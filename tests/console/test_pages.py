@@ -256,6 +256,21 @@ def test_a_plan_is_an_address(console: Console) -> None:
     expect(page.get_by_role("alert").filter(has_text="No field named wind")).to_be_visible()
 
 
+def test_a_measured_plan_shows_what_each_operator_did(console: Console) -> None:
+    page = console.open("query#" + quote("SELECT site, count(*) FROM trips WHERE month = 3 AND id > 9 GROUP BY site"))
+    expect(page.locator("#state")).to_contain_text("3 rows")
+    page.get_by_role("button", name="Measure").click()
+    expect(page.locator("#state")).to_have_text("run and measured")
+    tree = page.locator("#tree-1")
+    expect(tree.locator("summary")).to_have_text("Operators, as they ran")
+    expect(tree.locator("li").first).to_contain_text(re.compile(r"^\w+Exec 3 rows, [\d.]+ ms"))
+    expect(tree.locator("em")).to_have_text("3 of 37 partitions of trips, 49 rows read")
+    again = console.open(page.url.removeprefix(console.base))
+    expect(again.locator("#tree-1 summary")).to_have_text("Operators, as they ran")
+    again.get_by_role("button", name="Plan", exact=True).click()
+    expect(again.locator("#tree-1 summary")).to_have_text("Operators")
+
+
 SHIFT = """new Promise(resolve => {
     let shift = 0
     new PerformanceObserver(list => list.getEntries().forEach(each => { shift += each.value })).observe({type: "layout-shift", buffered: true})
@@ -433,6 +448,7 @@ PAGES = [
     "t/public/nothing",
     "query",
     "query#SELECT%20*%20FROM%20trips",
+    "query?view=measure#SELECT%20site%2C%20count(*)%20FROM%20trips%20GROUP%20BY%20site",
     "query?view=plan#SELECT%20*%20FROM%20trips%20WHERE%20month%20%3D%203",
     "activity",
     "operations",

@@ -121,9 +121,11 @@ def test_each_scan_of_a_plan_has_a_report(database: Database) -> None:
 )
 def test_analyze_says_what_was_read(database: Database, sql: str, produced: int, opened: int) -> None:
     found = dict(database.rows(f"EXPLAIN ANALYZE {sql}"))
-    rows, tables, seconds = found["analyze"].splitlines()
+    rows, tables, *read, seconds = found["analyze"].splitlines()
     assert rows == f"rows: {produced}"
     assert tables == f"tables opened: {opened}"
+    assert read == ([f"rows read: {opened} of sales"] if opened else [])
+    assert "DatasetExec" in found["operators"]
     assert re.fullmatch(r"seconds: \d+\.\d{3}", seconds)
 
 

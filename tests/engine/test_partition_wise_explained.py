@@ -73,6 +73,18 @@ def test_appendix_f_is_joined_in_eight_groups(shop: Database) -> None:
     assert sorted(shop.rows(sql)) == [(v, v, v * 10, f"c{v}") for v in range(KEYS)]
 
 
+def test_the_operators_of_groups_are_added_up(shop: Database) -> None:
+    join = "SELECT o.id, c.name FROM f_orders o JOIN f_customers c ON o.customer_id = c.id"
+    with shop.client() as client:
+        client.run("SET group_rows = 1")
+        found = dict(client.rows(f"EXPLAIN ANALYZE {join}"))
+    assert f"rows read: {KEYS} of f_customers, {KEYS} of f_orders" in found["analyze"]
+    top, *below = found["operators"].splitlines()
+    assert re.search(rf"  \[rows: {KEYS}, seconds: \d+\.\d+, plans: 8\]$", top)
+    assert "__" not in found["operators"]
+    assert sum("DatasetExec" in line for line in below) == 2
+
+
 IN_GROUPS = [
     pytest.param(
         "SELECT o.total % 7 AS rest, count(*), count(c.name), sum(o.total), min(c.name), max(o.id) FROM f_orders o "

@@ -6,10 +6,11 @@ import re
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -222,16 +223,23 @@ class ConsoleQueries:
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(VERBOSE\s+)?", re.IGNORECASE)
 _SCAN = re.compile(r"^\s*TableScan: (?P<name>.+?)(@(?P<at>[^@ ]+))?(?= projection=|, |$)", re.MULTILINE)
 _REPORT = re.compile(r"partitions: \d+ / \d+  table (?P<name>.+), snapshot \d+")
-_TREES = {"physical_plan": "Operators", "logical_plan": "Logical plan"}
+_TREES = {"operators": "Operators, as they ran", "physical_plan": "Operators", "logical_plan": "Logical plan"}
+_PROJECTION = re.compile(r"projection=\[(.*?)\](?=, |$)", re.MULTILINE)
+_MEASURED = re.compile(r"  \[rows: (?P<rows>\d+), seconds: (?P<seconds>[\d.]+)(, plans: (?P<plans>\d+))?\]$")
+_COUNT = re.compile(r"partitions: (\d+) / (\d+)")
+_READ = re.compile(r"(\d+) of (.+?)(?=, \d+ of |$)")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """An operator of a plan, with those that it reads from."""
+    """An operator of a plan, with those that it reads from; its rows and seconds if it ran, and what its scan leaves out."""
 
     name: str
     details: str
     inputs: list[PlanNode] = field(default_factory=list)
+    rows: int | None = None
+    seconds: float | None = None
+    scanned: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +259,18 @@ class ConsolePlan:
     trees: dict[str, list[PlanNode]]
     notes: Sequence[str]
 
+    @property
+    def slowest(self) -> float:
+        """The seconds of the operator that computed longest."""
+        return max((node.seconds or 0.0 for roots in self.trees.values() for node in _walk(roots)), default=0.0)
+
 
 def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
-    """Plan a query, which is not run; `ServerError` where it cannot be planned."""
-    query = _EXPLAIN.sub("", sql, count=1) if _EXPLAIN.match(sql) else sql
-    parts = [(row["plan_type"], row["plan"]) for row in server.rows(f"EXPLAIN {query}").to_pylist()]
+    """Plan a query, which only EXPLAIN ANALYZE runs; `ServerError` where it cannot be planned."""
+    explained = _EXPLAIN.match(sql)
+    query = sql[explained.end() if explained else 0 :]
+    asked = f"EXPLAIN {(explained and explained[1]) or ''}{query}"
+    parts = [(row["plan_type"], row["plan"]) for row in server.rows(asked).to_pylist()]
     logical = "\n".join(text for kind, text in parts if kind == "logical_plan")
     reasons = [text for kind, text in parts if kind == "partitions"]
     known = {table.label: table for table in tables_of(server)}
@@ -271,8 +286,29 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     ]
     said = {line for table in tables for line in table.reasons}
     notes = [text for kind, text in parts if kind not in _TREES and text not in said]
-    trees = {title: tree_of(text) for kind, title in _TREES.items() for found, text in parts if found == kind}
+    scans = _scans(logical, reasons, "".join(text for kind, text in parts if kind == "analyze"))
+    trees = {
+        title: tree_of("\n".join(text for found, text in parts if found == kind), scans)
+        for kind, title in _TREES.items()
+    }
     return ConsolePlan(tables, trees, notes)
+
+
+def _scans(logical: str, reasons: Sequence[str], analyzed: str) -> dict[str, str]:
+    """Return what scans leave out and read, by the columns that they read: those of one table alone, which is scanned once."""
+    counts = {match["name"]: _COUNT.match(text) for text in reasons if (match := _REPORT.match(text))}
+    read = next((line for line in analyzed.splitlines() if line.startswith("rows read: ")), "").removeprefix(
+        "rows read: "
+    )
+    rows = {name: f", {int(count):,} rows read" for count, name in _READ.findall(read)}
+    lines = [(found["name"].rpartition(".")[2], line) for line in logical.splitlines() if (found := _SCAN.match(line))]
+    columns = [(name, match[1]) for name, line in lines if (match := _PROJECTION.search(line))]
+    names, projections = Counter(name for name, _ in lines), Counter(projection for _, projection in columns)
+    return {
+        projection: f"{count[1]} of {count[2]} partitions of {name}{rows.get(name, '')}"
+        for name, projection in columns
+        if names[name] == projections[projection] == 1 and (count := counts.get(name))
+    }
 
 
 def _about(table: ConsoleTable, reasons: Sequence[str]) -> list[str]:
@@ -294,7 +330,14 @@ def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: 
     return PartitionGrid.of(newest_spec(partitions), read=frozenset(read)) if partitions.num_rows else None
 
 
-def tree_of(text: str) -> list[PlanNode]:
+def _walk(roots: Sequence[PlanNode]) -> Iterator[PlanNode]:
+    waiting = list(roots)
+    while waiting:
+        yield (node := waiting.pop())
+        waiting += node.inputs
+
+
+def tree_of(text: str, scans: Mapping[str, str] = MappingProxyType({})) -> list[PlanNode]:
     r"""Return the operators of a plan, which are indented below what reads from them.
 
     >>> tree_of("Filter: a\n  Scan: t\n")
@@ -304,8 +347,16 @@ def tree_of(text: str) -> list[PlanNode]:
     path: list[tuple[int, PlanNode]] = []
     for line in filter(str.strip, text.splitlines()):
         depth = len(line) - len(line.lstrip())
-        name, _, details = line.strip().partition(":")
-        node = PlanNode(name, details.strip())
+        measured = _MEASURED.search(line)
+        name, _, details = (line[: measured.start()] if measured else line).strip().partition(":")
+        projection = _PROJECTION.search(details) if "Scan" in name or name == "DatasetExec" else None
+        node = PlanNode(
+            name,
+            details.strip() + (f" ({measured['plans']} plans)" if measured and measured["plans"] else ""),
+            rows=int(measured["rows"]) if measured else None,
+            seconds=float(measured["seconds"]) if measured else None,
+            scanned=scans.get(projection[1], "") if projection else "",
+        )
         path = [(above, parent) for above, parent in path if above < depth]
         (path[-1][1].inputs if path else roots).append(node)
         path.append((depth, node))

@@ -153,7 +153,7 @@ function queryPage() {
   const decoded = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
   const editor = window.createEditor({
     parent: at("editor"), text: decoded(), names,
-    nonce: document.body.dataset.nonce, run: () => run(true), plan: () => plan(),
+    nonce: document.body.dataset.nonce, run: () => run(true), plan: () => plan("plan"),
   });
   editor.focus();
   ask("/functions").then(editor.know, () => {});
@@ -161,7 +161,7 @@ function queryPage() {
   async function during(view, work) {
     const sql = editor.text().trim().replace(/;$/, ""), chosen = editor.chosen().trim();
     if (!sql || isBusy) return;
-    isBusy = at("run").disabled = at("plan").disabled = true;
+    isBusy = at("run").disabled = at("plan").disabled = at("measure").disabled = true;
     history.replaceState(null, "", `${addressWith({view}).replace(/#.*/, "")}#${encodeURIComponent(sql)}`);
     at("planned").replaceChildren();
     pane.clear();
@@ -173,7 +173,7 @@ function queryPage() {
       pane.failed(problem.message);
       at("state").textContent = "";
     }
-    isBusy = at("run").disabled = at("plan").disabled = false;
+    isBusy = at("run").disabled = at("plan").disabled = at("measure").disabled = false;
     at("cancel").disabled = true;
   }
 
@@ -198,9 +198,9 @@ function queryPage() {
   const run = (writes) => during(null, (statements, values) =>
     pane.run({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, writes}, () => { at("cancel").disabled = false; }));
 
-  const plan = () => during("plan", async (statements) => {
-    at("planned").innerHTML = await (await answered("/plan", post({sql: statements.at(-1)}))).text();
-    at("state").textContent = "planned, not run";
+  const plan = (view) => during(view, async (statements) => {
+    at("planned").innerHTML = await (await answered("/plan", post({sql: (view === "measure" ? "EXPLAIN ANALYZE " : "") + statements.at(-1).replace(/^EXPLAIN\s+(ANALYZE\s+)?/i, "")}))).text();
+    at("state").textContent = view === "measure" ? "run and measured" : "planned, not run";
     showMaps();
   });
 
@@ -250,9 +250,9 @@ function queryPage() {
   listSaved();
   listTables();
 
-  const fromAddress = () => (location.search.includes("view=plan") ? plan() : run(false));
+  const fromAddress = () => { const view = new URLSearchParams(location.search).get("view"); return ["plan", "measure"].includes(view) ? plan(view) : run(false); };
   at("run").addEventListener("click", () => run(true));
-  at("plan").addEventListener("click", plan);
+  ["plan", "measure"].forEach((view) => at(view).addEventListener("click", () => plan(view)));
   at("format").addEventListener("click", () => show(formatted(editor.text())));
   at("cancel").addEventListener("click", () => pane.cancel().catch((problem) => pane.failed(problem.message)));
   addEventListener("hashchange", () => { if (decoded() !== editor.text()) { editor.replace(decoded()); fromAddress(); } });

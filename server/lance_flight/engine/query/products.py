@@ -36,9 +36,9 @@ _LEAST_LANES = 2
 _OTHER_RULES = (OTHER_RULES | JOINING_RULES) - {"extract_equijoin_predicate"}
 """Rules that are applied to a plan already."""
 _JOIN, _SUBQUERY, _VALUE = " Join:", "Subquery:", "__scalar_sq_"
-_GOES_ON = "__goes_on"
-"""Returns its argument, and raises the error of a statement that is over."""
-_WITHOUT_EQUALITY = re.compile(rf"Join:(?: *$|  Filter: (?!.*{_GOES_ON}\())", re.MULTILINE)
+GOES_ON = "__goes_on"
+"""Function in the condition of a join: returns its argument, and raises the error of a statement that is over."""
+_WITHOUT_EQUALITY = re.compile(rf"Join:(?: *$|  Filter: (?!.*{GOES_ON}\())", re.MULTILINE)
 _OF_PAIRS = re.compile(r"Join:(?: *$|.* Filter: )", re.MULTILINE)
 _ENDS_OF_CONDITIONS = frozenset(
     [
@@ -70,7 +70,7 @@ def _has_conditions(node: Node) -> bool:
 def has_unprotected_pairs(root: Node) -> bool:
     """Return whether a join that cannot be built again has a condition on pairs."""
     joins = (node for node in root.walk() if isinstance(node.variant, Join) and node.variant.filter() is not None)
-    return any(not can_be_joined(node) and _GOES_ON not in node.said for node in joins)
+    return any(not can_be_joined(node) and GOES_ON not in node.said for node in joins)
 
 
 def has_pairs(plan: LogicalPlan) -> bool:
@@ -147,7 +147,7 @@ def with_asking_conditions(
                 is_wanted = equalities or not any(operands.is_sign(place, "=") for place in range(start, stop))
                 if is_wanted and _may_be_asked_twice(operands, start, stop):
                     first, last = tokens[start].start, tokens[stop - 1].stop
-                    edits += [(first, first, f"{_GOES_ON}({text[first:last]}) AND ("), (last, last, ")")]
+                    edits += [(first, first, f"{GOES_ON}({text[first:last]}) AND ("), (last, last, ")")]
     return edit_text(text, edits)
 
 
@@ -156,7 +156,7 @@ def _asking(check: Callable[[], None], volatility: str) -> ScalarUDF:
         check()
         return values
 
-    return udf(pass_through, [pa.bool_()], pa.bool_(), volatility, _GOES_ON)
+    return udf(pass_through, [pa.bool_()], pa.bool_(), volatility, GOES_ON)
 
 
 def _parts(operands: Operands, start: int) -> list[tuple[int, int]]:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+from datafusion import ExecutionPlan
 
 from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
@@ -50,7 +51,8 @@ class ScanLog:
 
     `cancellation` ends them, and `ahead` counts the bytes that are read before they are asked for. Of the plan that was made last, `scans` are those of stored tables, `prunings` their results for
     partitioned ones by `schema.name`, and `searches` the functions that compute search results, without a filter on them.
-    `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many.
+    `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many. For EXPLAIN ANALYZE,
+    `executed` has the plans that ran, and `rows_read` the sizes of the batches that were read from each table.
     """
 
     cancellation: Cancellation = field(default_factory=Cancellation)
@@ -58,9 +60,11 @@ class ScanLog:
     ahead: HeldBytes = field(default_factory=HeldBytes)
     reports: list[Callable[[], str]] = field(default_factory=list)
     is_explained: bool = False
+    executed: list[ExecutionPlan] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
     prunings: dict[str, list[Pruning]] = field(default_factory=dict)
+    rows_read: list[tuple[Readable, int]] = field(default_factory=list)
     tables_read: int = 0
     error: LanceFlightError | None = None
 
@@ -233,6 +237,8 @@ class PlannedRead:
         for residual, tables in work:
             for batch in self._scan(residual, schema, batch_rows).read(tables):
                 self.log.cancellation.check()
+                if self.log.is_explained:
+                    self.log.rows_read.append((self.readable, batch.num_rows))
                 yield joining(batch)
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:

@@ -877,7 +877,7 @@ class QuerySession:
                 if self.learn_from_plan(frame, has_product):
                     rows = min(rows, SMALL_BATCH_ROWS)
         if rows == self._batch_rows:
-            return self.run_planning(frame.execute_stream_partitioned)
+            return self._in_batches(rows, lambda: frame)
         return self._in_batches(rows, lambda: self.datafusion.create_dataframe_from_logical_plan(plan))
 
     def _ending(self, root: Node, target_partitions: int) -> DataFrame:
@@ -892,11 +892,20 @@ class QuerySession:
 
     def _in_batches(self, rows: int, plan: Callable[[], DataFrame]) -> Sequence[RecordBatchStream]:
         """Begin a query that is planned anew, in batches of so many rows."""
+
+        def execute() -> Sequence[RecordBatchStream]:
+            frame = plan()
+            streams: Sequence[RecordBatchStream] = frame.execute_stream_partitioned()
+            if self.log.is_explained:
+                # It is the plan that runs: its operators count what they do.
+                self.log.executed.append(frame.execution_plan())
+            return streams
+
         if rows == self._batch_rows:
-            return self.run_planning(lambda: plan().execute_stream_partitioned())
+            return self.run_planning(execute)
         self.datafusion.sql(f"SET datafusion.execution.batch_size = {rows}")
         try:
-            return self.run_planning(lambda: plan().execute_stream_partitioned())
+            return self.run_planning(execute)
         finally:
             self.datafusion.sql(f"SET datafusion.execution.batch_size = {self._batch_rows}")
 
