@@ -321,6 +321,12 @@ REFUSED_STATEMENTS = {
             "COMMENT ON COLUMN t.x IS 'a'": "[not_found] … no column 'x'",
             "COMMENT ON TABLE nowhere IS 'a'": "[not_found] … no table 'nowhere'",
             "COMMENT ON COLUMN x IS 'a'": "[invalid_sql] … schema.]table.column",
+            "ALTER TABLE t SET METADATA ('lance:field_id' = '7')": "[invalid_input] … 'lance:field_id' … expected another name",
+            "ALTER TABLE t SET METADATA COLUMN x ('a' = 'b')": "[not_found] … no column 'x'",
+            "ALTER TABLE t SET METADATA ('a' = 1)": "[invalid_sql] … a text in quotes, or NULL",
+            "ALTER TABLE t SET METADATA ('a' = '"
+            + "x" * 70000
+            + "')": "[limit_exceeded] … 'a' of a table has 70,000 bytes",
             "COMMENT ON TABLE t IS '" + "x" * 70000 + "'": "[invalid_input] … expected at most 65536",
         },
     ),

@@ -91,6 +91,7 @@ NEEDS = {
     "ALTER TABLE t DROP PRIMARY KEY": "DDL t",
     "COMMENT ON TABLE t IS 'x'": "DDL t",
     "COMMENT ON COLUMN s.t.x IS NULL": "DDL s.t",
+    "ALTER TABLE t SET METADATA ('a' = 'b'), REPLACE COLUMN x ('c' = NULL)": "DDL t",
     "ALTER TABLE s.t RENAME TO u": "DDL s.t, SELECT s.t, DDL s.u, INSERT s.u",
     "ALTER TABLE t SET PARTITIONED BY (x)": "DDL t",
     "ALTER TABLE t SET (compact_files = 4, retain = '30d')": "DDL t",

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import lance
+import pyarrow as pa
 import pytest
+from lance_flight.catalog.roots.directory import TableName
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
+from lance_flight.engine.query.policies.restrictions import GrantedColumn
 
 from tests.engine.database import Client, Database
 
@@ -183,3 +187,69 @@ def test_a_temporary_table_has_a_key_and_comments(client: Client, table: str) ->
     assert described(client, table) == (["id"], "mine", [("id", "ours")])
     client.run(f"COMMENT ON TABLE {table} IS NULL")
     assert described(client, table) == (["id"], None, [("id", "ours")])
+
+
+def notes(database: Database, table: str, access: Access = UNLIMITED, at: str | None = None) -> tuple[Any, Any]:
+    """The metadata of a table and of its column `amount`, as clients see them."""
+    schema = database.engine.schema_of(TableName("public", table), access, at=at)
+    return schema.metadata or {}, schema.field("amount").metadata or {}
+
+
+def noted(database: Database, layout: str, table: str) -> str:
+    """A table that a client made with metadata of its schema and of one field."""
+    fields = [pa.field("region", pa.utf8()), pa.field("amount", pa.float64(), metadata={"unit": "m", "lance-x": "1"})]
+    schema = pa.schema(fields, {"owner": "me", "pandas": "{}"})
+    database.ingest(table, pa.table([["a"], [1.5]], schema=schema), partition_by="region" if layout else None)
+    return table
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_metadata_of_clients_are_kept_and_changed(database: Database, layout: str, table: str) -> None:
+    noted(database, layout, table)
+    first = {b"owner": b"me"}, {b"unit": b"m"}
+    assert notes(database, table) == first
+    before = database.value(f"SELECT max(version) FROM {table}$snapshots")
+    database.run(f"ALTER TABLE {table} SET METADATA ('a' = '1'), COLUMN amount ('unit' = NULL, 'of' = 'it''s')")
+    assert notes(database, table) == ({b"owner": b"me", b"a": b"1"}, {b"of": b"it's"})
+    database.run(f"ALTER TABLE {table} ADD COLUMN more INT")
+    database.run(f"ALTER TABLE {table} SET METADATA REPLACE ('comment' = 'c', 'b' = '2'), REPLACE COLUMN amount ()")
+    assert notes(database, table) == ({b"comment": b"c", b"b": b"2"}, {})
+    assert notes(database, table, at=str(before)) == first
+    database.run(f"ALTER TABLE {table} ROLLBACK TO {before}")
+    assert notes(database, table) == first
+    if layout:
+        # They are in the manifest alone, and no partition table is written for them.
+        (place,) = database.rows(f"SELECT location FROM {table}$partitions")
+        assert lance.dataset(str(database.root / table / place[0])).schema.metadata is None
+    else:
+        schema = lance.dataset(str(database.root / f"{table}.lance")).schema
+        assert (schema.metadata, schema.field("amount").metadata) == first
+
+
+def test_a_branch_brings_its_metadata_and_those_of_both_sides_conflict(database: Database, table: str) -> None:
+    noted(database, " PARTITIONED BY (region)", table)
+    database.run(f"ALTER TABLE {table} CREATE BRANCH work")
+    database.run(f"ALTER TABLE \"{table}@work\" SET METADATA ('a' = '1'), COLUMN amount ('unit' = 'km')")
+    assert notes(database, table, at="work") == ({b"owner": b"me", b"a": b"1"}, {b"unit": b"km"})
+    database.run(f"ALTER TABLE {table} SET METADATA ('b' = '2')")
+    database.run(f"ALTER TABLE {table} PUBLISH BRANCH work")
+    assert notes(database, table) == ({b"owner": b"me", b"a": b"1", b"b": b"2"}, {b"unit": b"km"})
+    database.run(f"ALTER TABLE \"{table}@work\" SET METADATA ('a' = '3')")
+    database.run(f"ALTER TABLE {table} SET METADATA ('a' = '4')")
+    assert "both have changed the a of the table" in database.refuses(f"ALTER TABLE {table} PUBLISH BRANCH work")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_metadata_are_hidden_from_those_who_do_not_read_all_columns(
+    database: Database, layout: str, table: str
+) -> None:
+    noted(database, layout, table)
+    shown = {b"owner": b"me"}, {b"unit": b"m"}
+    for columns, expected in (
+        (("region", "amount"), shown),
+        (("region", GrantedColumn("amount", "NULL")), ({}, {})),
+        (("amount",), ({}, shown[1])),
+    ):
+        granted = tuple(column if isinstance(column, GrantedColumn) else GrantedColumn(column) for column in columns)
+        grant = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables(), columns=granted)
+        assert notes(database, table, Access("somebody", grants=(grant,))) == expected

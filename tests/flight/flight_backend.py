@@ -242,7 +242,7 @@ class CannedBackend:
         for catalog, db_schema, name, kind in self.listed:
             yield TableEntry(catalog=catalog, db_schema=db_schema, name=name, type=kind)
 
-    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
+    def table_schema(self, caller: Caller, table: TableEntry, at: str | None = None) -> pa.Schema:
         self._fail(table.name)
         return self.listed[table.catalog, table.db_schema, table.name, table.type]
 

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lancedb.db import DBConnection
+from lancedb.embeddings import TextEmbeddingFunction, get_registry, register
 from lancedb.index import FTS, BTree, IvfFlat
+from lancedb.pydantic import LanceModel, Vector
 from lancedb.query import BooleanQuery, MatchQuery, MultiMatchQuery, Occur, PhraseQuery
 from lancedb.rerankers import LinearCombinationReranker, RRFReranker
 from lancedb.table import Table
@@ -31,11 +33,12 @@ SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
         pa.field("tenant", pa.string()),
-        pa.field("price", pa.float64()),
+        pa.field("price", pa.float64(), metadata={"unit": "EUR"}),
         pa.field("At", pa.timestamp("us")),
         pa.field("body", pa.string()),
         pa.field("vector", pa.list_(pa.float32(), DIMENSIONS)),
-    ]
+    ],
+    {"owner": "somebody"},
 )
 
 
@@ -92,6 +95,39 @@ def failure(work: Callable[[], Any]) -> str:
     return type(raised.value).__name__
 
 
+@register("letters")
+class Letters(TextEmbeddingFunction):
+    """Vectors of texts: how many letters of each kind they have."""
+
+    def generate_embeddings(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of some texts."""
+        return [[float(text.count(letter)) for letter in "abcd"] for text in texts]
+
+    def ndims(self) -> int:
+        """The size of each."""
+        return 4
+
+
+LETTERS = get_registry().get("letters").create()
+
+
+class Embedded(LanceModel):
+    """A text, whose vector is computed when it is added and when it is searched."""
+
+    text: str = LETTERS.SourceField()
+    vector: Vector(4) = LETTERS.VectorField()
+
+
+def embedded(scene: Scene) -> Any:
+    """Rows of a table with an embedding function, found by a text once it is opened again."""
+    scene.db.create_table("embedded", schema=Embedded, mode="overwrite").add([{"text": "abba"}, {"text": "dada"}])
+    table = scene.db.open_table("embedded")
+    table.add([{"text": "cab"}])
+    found = table.search("dad", vector_column_name="vector").limit(2).to_pydantic(Embedded)
+    scene.db.drop_table("embedded")
+    return [each.text for each in found]
+
+
 STEPS: dict[str, Step] = {
     # Tables
     "schema": lambda s: s.table.schema,
@@ -101,6 +137,12 @@ STEPS: dict[str, Step] = {
     "a table that exists": lambda s: failure(lambda: s.db.create_table("docs", documents())),
     "exist_ok": lambda s: s.db.create_table("docs", schema=SCHEMA, exist_ok=True).count_rows(),
     "a table that is absent": lambda s: failure(lambda: s.db.open_table("absent")),
+    "metadata": lambda s: (s.table.schema.metadata, s.table.schema.field("price").metadata),
+    "metadata of a column": lambda s: (
+        s.table.update_field_metadata({"path": "price", "metadata": {"unit": None, "of": "a"}}, {"path": "id", "metadata": {"b": "1"}, "replace": True}),
+        [s.db.open_table("docs").schema.field(name).metadata for name in ("price", "id", "body")],
+    )[1],
+    "embeddings": embedded,
     # Queries
     "a filter": lambda s: ids(s.table.search().where("price > 90").to_arrow()),
     "a name with a capital": lambda s: ids(s.table.search().where("At > timestamp '2026-11-15 00:00:00'").limit(50).to_arrow()),

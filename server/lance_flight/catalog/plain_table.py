@@ -44,7 +44,7 @@ from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, SEPARATOR, TABLE, spec_namespace
-from lance_flight.model.schema import COMMENT, NamespaceSchema, table_field_id, with_field_ids
+from lance_flight.model.schema import NamespaceSchema, descriptions_of, table_field_id, with_field_ids
 from lance_flight.model.spec import PartitionSpec
 
 UNPARTITIONED = PartitionSpec(id=1, fields=())
@@ -149,8 +149,8 @@ class PlainLog(VersionLog):
 def plain_snapshot(dataset: LanceDataset) -> Snapshot:
     """Return a version of a plain table as a snapshot of one partition."""
     columns = numbered_columns(dataset)
-    comment = {key: text for key, text in (dataset.schema.metadata or {}).items() if key == COMMENT}
-    arrow = pa.schema([with_field_ids(field, table_field_id) for field in columns], comment or None)
+    described = descriptions_of(dataset.schema) or None
+    arrow = pa.schema([with_field_ids(field, table_field_id) for field in columns], described)
     version = dataset.get_version()
     metadata = {NAMESPACE_KEY: "", SCHEMA_KEY: arrow.to_string(show_field_metadata=True)}
     if dataset.has_stable_row_ids:

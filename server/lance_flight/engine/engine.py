@@ -505,9 +505,11 @@ class Engine:
             raise NotFound(f"no view {name.name!r}")
         return view.columns
 
-    def schema_of(self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES) -> pa.Schema:
-        """Return the columns of a table as a client sees them, with their comments."""
-        return self._visible_columns(name, access, temporary).commented
+    def schema_of(
+        self, name: TableName, access: Access = UNLIMITED, temporary: Temporary = NO_TABLES, at: str | None = None
+    ) -> pa.Schema:
+        """Return the columns of a table as a client sees them, with what is said of them; at a version, tag or branch."""
+        return self._visible_columns(name, access, temporary, at).commented
 
     def primary_key(self, name: TableName, access: Access, temporary: Temporary) -> tuple[str, tuple[str, ...]] | None:
         """Return the name and the columns of the primary key of a table; None without one."""
@@ -548,11 +550,17 @@ class Engine:
 
         return root.read(name, listed)
 
-    def _visible_columns(self, name: TableName, access: Access, temporary: Temporary) -> NamespaceSchema:
+    def _visible_columns(
+        self, name: TableName, access: Access, temporary: Temporary, at: str | None = None
+    ) -> NamespaceSchema:
         """Return the columns of a table that a principal may know of."""
         root = temporary.over(self.root.guard_with(access))
+        point: int | str | None = int(at) if at is not None and at.isdecimal() else at
+        branch = TableName(name.db_schema, f"{name.name}@{at}")
+        if isinstance(point, str) and root.has(branch):
+            name, point = branch, None
         with listing():
-            schema: NamespaceSchema = root.read(name, lambda table: table.snapshot().schema)
+            schema: NamespaceSchema = root.read(name, lambda table: table.snapshot(point).schema)
             return access.with_temporary_tables(temporary.names).visible_schema(schema, root.governing_table(name))
 
     @contextmanager

@@ -290,8 +290,8 @@ class Backend(Protocol):
         """Return all tables and views that the caller may see, without opening any of them."""
         ...
 
-    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
-        """Return the columns of one table that `tables` has listed; raise `NotFound` if it was dropped since."""
+    def table_schema(self, caller: Caller, table: TableEntry, at: str | None = None) -> pa.Schema:
+        """Return the columns of one table that `tables` has listed, at a version, tag or branch; raise `NotFound` if it was dropped since."""
         ...
 
     def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:

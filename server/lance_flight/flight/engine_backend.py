@@ -321,11 +321,11 @@ class EngineBackend:
             for name, kind in sorted(kinds.items())
         ]
 
-    def table_schema(self, caller: Caller, table: TableEntry) -> pa.Schema:
+    def table_schema(self, caller: Caller, table: TableEntry, at: str | None = None) -> pa.Schema:
         scope = self._scope(caller, None)
         if table.type == VIEW:
             return self._engine.columns_of_view(TableName(table.db_schema, table.name), scope.access)
-        return self._engine.schema_of(TableName(table.db_schema, table.name), scope.access, scope.temporary)
+        return self._engine.schema_of(TableName(table.db_schema, table.name), scope.access, scope.temporary, at)
 
     def primary_key(self, caller: Caller, table: TableEntry) -> PrimaryKey | None:
         scope = self._scope(caller, None)

@@ -38,7 +38,7 @@ _SHOWN = 40
 def check_schema(schema: pa.Schema) -> None:
     """Raise `LimitExceeded` for a schema that is too wide or too deep, or has a name, a comment or a default that is too long."""
     check_field_count(len(schema))
-    count, left = 0, [(field, 1) for field in schema]
+    count, noted, left = 0, 0, [(field, 1) for field in schema]
     while left:
         field, depth = left.pop()
         count += 1
@@ -49,10 +49,28 @@ def check_schema(schema: pa.Schema) -> None:
         check_field_count(count)
         check_length("the name of a column", field.name.encode(), LONGEST_NAME)
         for key, text in (field.metadata or {}).items():
-            check_length(
-                f"{key[:_SHOWN].decode(errors='replace')!r} of column {field.name[:_SHOWN]!r}", text, LONGEST_TEXT
-            )
+            check_length(f"{_show_key(key)} of column {field.name[:_SHOWN]!r}", text, LONGEST_TEXT)
+        noted += _size(notes_of(field.metadata))
         left += [(inner, depth + 1) for inner in children(field.type)]
+    for key, text in descriptions_of(schema).items():
+        check_length("the comment of a table" if key == COMMENT else f"{_show_key(key)} of a table", text)
+    if noted + _size(notes_of(schema.metadata)) > MOST_NOTES:
+        raise LimitExceeded(
+            f"the metadata of a schema has more than {MOST_NOTES:,} bytes; expected at most {MOST_NOTES:,}"
+        )
+
+
+def _show_key(key: bytes) -> str:
+    return repr(key[:_SHOWN].decode(errors="replace"))
+
+
+def _size(metadata: Mapping[bytes, bytes]) -> int:
+    return sum(len(key) + len(text) for key, text in metadata.items())
+
+
+def descriptions_of(described: pa.Schema | pa.Field) -> dict[bytes, bytes]:
+    """Return the comment and the notes of a schema or a field."""
+    return {key: text for key, text in (described.metadata or {}).items() if key == COMMENT or is_note(key)}
 
 
 def check_field_count(count: int) -> None:
@@ -92,10 +110,31 @@ KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 BLOB = b"lance-encoding:blob"
 """Lance's key that marks a binary column whose values lie apart from the other columns, and are read when they are asked for."""
 MARKED: Mapping[bytes, bytes] = MappingProxyType({BLOB: b"true"})
-OF_THE_NAMESPACE = frozenset({COMMENT, PRIMARY_KEY, KEY_POSITION})
-"""Keys of a field that the namespace schema alone keeps; partition tables do without them, so that none is written for a change."""
-_KEY, _NOTES = frozenset({PRIMARY_KEY, KEY_POSITION}), frozenset({COMMENT, DEFAULT})
+_KEY = frozenset({PRIMARY_KEY, KEY_POSITION})
 _TRUE = frozenset({b"true", b"1", b"yes"})
+_OF_SYSTEMS = (b"lance:", b"lance-", b"lance_flight", b"ARROW:", b"PARQUET:", b"pandas")
+"""Beginnings of the keys of metadata that no client chooses: those of Lance, of ours, of Arrow, and what pandas says of its index."""
+MOST_NOTES = 1 << 20
+"""Most bytes of all that clients have noted in the metadata of one schema."""
+
+
+def is_note(key: bytes) -> bool:
+    """Return whether a key of metadata is a client's own, such as LanceDB's `embedding_functions`.
+
+    >>> is_note(b"unit"), is_note(b"lance:field_id"), is_note(COMMENT)
+    (True, False, False)
+    """
+    return key != COMMENT and not key.startswith(_OF_SYSTEMS)
+
+
+def notes_of(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes]:
+    """Return what a client has noted in the metadata of a schema or a field."""
+    return {key: text for key, text in (metadata or {}).items() if is_note(key)}
+
+
+def is_of_the_namespace(key: bytes) -> bool:
+    """Return whether the namespace schema alone keeps a key of a field: partition tables do without, so that no change writes them."""
+    return key == COMMENT or key in _KEY or is_note(key)
 
 
 Path: TypeAlias = tuple[str, ...]
@@ -144,9 +183,7 @@ class NamespaceSchema:
             raise SchemaError("schema", problems)
         ids = count()
         fields = [with_field_ids(field, lambda _: next(ids)) for field in schema]
-        comment = {key: text for key, text in (schema.metadata or {}).items() if key == COMMENT}
-        check_length("the comment of a table", comment.get(COMMENT, b""))
-        return cls(pa.schema(fields, comment or None), next(ids))
+        return cls(pa.schema(fields, descriptions_of(schema) or None), next(ids))
 
     @classmethod
     def from_json(cls, value: Any) -> NamespaceSchema:
@@ -186,7 +223,6 @@ class NamespaceSchema:
     def after(self, before: NamespaceSchema) -> NamespaceSchema:
         """Return this schema as the one that takes the place of `before`; no id that was ever given is free in it."""
         check_schema(self.arrow)
-        check_length("the comment of a table", (self.arrow.metadata or {}).get(COMMENT, b""))
         metadata = {**(self.arrow.metadata or {}), SCHEMA_VERSION: str(before.version + 1).encode()}
         free = max(self.next_field_id, before.next_field_id)
         return replace(self, arrow=self.arrow.with_metadata(metadata), next_field_id=free)
@@ -198,9 +234,9 @@ class NamespaceSchema:
         return len(mine) == len(theirs) and all(same)
 
     def is_described_as(self, other: NamespaceSchema) -> bool:
-        """Return whether both have the same columns, comments and primary key."""
-        descriptions = [(schema.comment, schema.comments, schema.primary_key) for schema in (self, other)]
-        return self.has_columns_of(other) and descriptions[0] == descriptions[1]
+        """Return whether both have the same columns, comments, notes and primary key."""
+        same = self.commented.equals(other.commented, check_metadata=True) and self.primary_key == other.primary_key
+        return bool(same) and self.has_columns_of(other)
 
     @cached_property
     def plain(self) -> pa.Schema:
@@ -209,10 +245,10 @@ class NamespaceSchema:
 
     @cached_property
     def commented(self) -> pa.Schema:
-        """The schema as a client sees it, with the comments of the columns and of the table in its metadata."""
-        comments = {name: {COMMENT: text.encode()} for name, text in self.comments.items()}
-        fields = [field.with_metadata(comments.get(field.name)) for field in self.plain]
-        return pa.schema(fields, None if self.comment is None else {COMMENT: self.comment.encode()})
+        """The schema as a client sees it, with the comments and notes of the columns and of the table in its metadata."""
+        pairs = zip(self.plain, self.arrow, strict=True)
+        fields = [shown.with_metadata(descriptions_of(field) or None) for shown, field in pairs]
+        return pa.schema(fields, descriptions_of(self.arrow) or None)
 
     @cached_property
     def table(self) -> pa.Schema:
@@ -294,15 +330,17 @@ class NamespaceSchema:
     def only(self, names: Collection[str]) -> NamespaceSchema:
         """Return the schema with some of its top-level columns alone; a primary key with other columns is left out."""
         key = self.primary_key if set(self.primary_key) <= set(names) else ()
-        fields = [field if field.name in key else _without(field, _KEY) for field in self.arrow if field.name in names]
-        return replace(self, arrow=pa.schema(fields, self.arrow.metadata))
+        fields = [
+            field if field.name in key else _without(field, _KEY.__contains__)
+            for field in self.arrow
+            if field.name in names
+        ]
+        return replace(self, arrow=_without_notes(pa.schema(fields, self.arrow.metadata)))
 
     def without_notes(self, names: Collection[str]) -> NamespaceSchema:
-        """Return the schema without the comments and defaults of some of its top-level columns."""
-        return replace(
-            self,
-            arrow=pa.schema([_without(f, _NOTES) if f.name in names else f for f in self.arrow], self.arrow.metadata),
-        )
+        """Return the schema without what is said of some of its top-level columns, their defaults, and the notes of the table."""
+        fields = [_without(field, _is_about_values) if field.name in names else field for field in self.arrow]
+        return replace(self, arrow=_without_notes(pa.schema(fields, self.arrow.metadata)))
 
     def id_of(self, name: str) -> int:
         """Return the id of a top-level column, or `NotFound` with the nearest names."""
@@ -323,10 +361,21 @@ def primary_key_of(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(field.name for _, field in sorted(zip(placed, marked, strict=True), key=lambda pair: pair[0]))
 
 
-def _without(field: pa.Field, keys: Collection[bytes]) -> pa.Field:
+def _without(field: pa.Field, is_left_out: Callable[[bytes], bool]) -> pa.Field:
     """Return a field without some of its metadata."""
-    kept = {key: text for key, text in (field.metadata or {}).items() if key not in keys}
+    kept = {key: text for key, text in (field.metadata or {}).items() if not is_left_out(key)}
     return field.with_metadata(kept or None)
+
+
+def _is_about_values(key: bytes) -> bool:
+    return key in (COMMENT, DEFAULT) or is_note(key)
+
+
+def _without_notes(schema: pa.Schema) -> pa.Schema:
+    """Return a schema of some columns without the notes of its table, which may name or describe the others."""
+    return schema.with_metadata(
+        {key: text for key, text in (schema.metadata or {}).items() if not is_note(key)} or None
+    )
 
 
 def is_blob(field: pa.Field) -> bool:
@@ -410,7 +459,7 @@ def _strip_ids(field: pa.Field) -> pa.Field:
 
 def _of_partitions(field: pa.Field) -> pa.Field:
     """Return a column without the metadata that the namespace schema alone keeps."""
-    metadata = {key: value for key, value in (field.metadata or {}).items() if key not in OF_THE_NAMESPACE}
+    metadata = {key: value for key, value in (field.metadata or {}).items() if not is_of_the_namespace(key)}
     return field.with_metadata(metadata)
 
 

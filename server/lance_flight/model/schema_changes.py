@@ -22,9 +22,11 @@ from lance_flight.model.schema import (
     COMMENT,
     DEFAULT,
     KEY_POSITION,
-    OF_THE_NAMESPACE,
     PRIMARY_KEY,
     NamespaceSchema,
+    descriptions_of,
+    is_note,
+    is_of_the_namespace,
     with_field_ids,
 )
 
@@ -68,7 +70,49 @@ class SetPrimaryKey:
         return replace(schema, arrow=_with_fields(schema.arrow, before | key_metadata(self.columns))).after(schema)
 
 
-Annotation = CommentOn | SetPrimaryKey
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Metadata of a column, or of the table (`column` None), which clients choose themselves; None removes a key.
+
+    Those that `replace` leave no other key.
+    """
+
+    column: str | None
+    texts: Mapping[str, str | None]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotes:
+    """Further metadata of the table and of its columns."""
+
+    notes: tuple[Notes, ...]
+
+    def __call__(self, schema: NamespaceSchema) -> NamespaceSchema:
+        """Return the schema after this change."""
+        arrow = schema.arrow
+        for note in self.notes:
+            wrong = [key for key in note.texts if not (is_note(key.encode()) or key.encode() == COMMENT)]
+            if wrong:
+                raise InvalidInput(
+                    f"the key {wrong[0]!r} of metadata is not a client's to choose; expected another name"
+                )
+            if note.column is None:
+                arrow = arrow.with_metadata(_noted(arrow, note))
+            else:
+                schema.id_of(note.column)
+                at = arrow.get_field_index(note.column)
+                arrow = arrow.set(at, arrow.field(at).with_metadata(_noted(arrow.field(at), note)))
+        return replace(schema, arrow=arrow).after(schema)
+
+
+def _noted(described: pa.Schema | pa.Field, note: Notes) -> dict[bytes, bytes] | None:
+    removed = dict.fromkeys(descriptions_of(described)) if note.replaces else {}
+    texts = {key.encode(): None if text is None else text.encode() for key, text in note.texts.items()}
+    return _update_metadata(described.metadata, removed | texts)
+
+
+Annotation = CommentOn | SetPrimaryKey | SetNotes
 
 
 def check_primary_key(schema: pa.Schema, columns: Sequence[str]) -> None:
@@ -385,11 +429,9 @@ def merge_schemas(base: NamespaceSchema, main: NamespaceSchema, branch: Namespac
     old, mine, theirs = _columns(base), _columns(main), _columns(branch)
     kept = [_merged_field(old.get(number), field, theirs.get(number)) for number, field in mine.items()]
     added = [field for number, field in theirs.items() if number not in mine and number not in old]
-    comment = _pick(base.comment, main.comment, branch.comment)
-    about_table = {key: text for key, text in (main.arrow.metadata or {}).items() if key != COMMENT}
-    about_table |= {} if comment is None else {COMMENT: comment.encode()}
+    picked = {key: _pick(*texts) for key, texts in _texts(base.arrow, main.arrow, branch.arrow).items()}
     fields = [field for field in [*kept, *added] if field is not None]
-    after = replace(main, arrow=pa.schema(fields, about_table or None))
+    after = replace(main, arrow=pa.schema(fields, _update_metadata(main.arrow.metadata, picked)))
     if after.is_described_as(main):
         return main
     newest, other = sorted((main, branch), key=lambda schema: -schema.version)
@@ -409,8 +451,9 @@ def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: Namespa
     keys = [[schema.ids[name] for name in schema.primary_key] for schema in (base, main, branch)]
     if _differ(*keys):
         conflicts.append("both have changed the primary key")
-    if _differ(base.comment, main.comment, branch.comment):
-        conflicts.append("both have changed the comment of the table")
+    for key, texts in _texts(base.arrow, main.arrow, branch.arrow).items():
+        if _differ(*texts):
+            conflicts.append(f"both have changed the {key.decode(errors='replace')} of the table")
     yield from conflicts or _problems(merge_schemas(base, main, branch))
 
 
@@ -441,21 +484,25 @@ def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None)
     if old is None or branch is None:
         return branch if _same(old, main) else main
     core = _bare(branch if _same(_bare(old), _bare(main)) else main)
-    properties = {
-        key: _pick(*((column.metadata or {}).get(key) for column in (old, main, branch))) for key in OF_THE_NAMESPACE
-    }
-    kept = {key: value for key, value in properties.items() if value is not None}
-    return core.with_metadata({**(core.metadata or {}), **kept})
+    picked = {key: _pick(*texts) for key, texts in _texts(old, main, branch).items()}
+    return core.with_metadata(_update_metadata(core.metadata, picked))
 
 
 def _is_contested(old: pa.Field | None, main: pa.Field | None, branch: pa.Field | None) -> bool:
     """Return whether both sides have changed a column in the same respect; comments and keys are respects of their own."""
     sides, notes = [old, main, branch], list[bool]()
     if old is not None and main is not None and branch is not None:
-        texts = ([(column.metadata or {}).get(key) for column in (old, main, branch)] for key in OF_THE_NAMESPACE)
-        sides, notes = [_bare(old), _bare(main), _bare(branch)], [_differ(*text) for text in texts]
+        sides = [_bare(old), _bare(main), _bare(branch)]
+        notes = [_differ(*texts) for texts in _texts(old, main, branch).values()]
     before, here, there = sides
     return any(notes) or not (_same(here, there) or _same(before, here) or _same(before, there))
+
+
+def _texts(*described: pa.Schema | pa.Field) -> dict[bytes, list[bytes | None]]:
+    """Return each key that the namespace schema alone keeps, with its text in each schema or field."""
+    metadata = [each.metadata or {} for each in described]
+    keys = dict.fromkeys(key for each in metadata for key in each if is_of_the_namespace(key))
+    return {key: [each.get(key) for each in metadata] for key in keys}
 
 
 def _pick(old: T, main: T, branch: T) -> T:
@@ -467,8 +514,8 @@ def _differ(old: object, main: object, branch: object) -> bool:
 
 
 def _bare(field: pa.Field) -> pa.Field:
-    """Return a column without its comment and its place in the primary key."""
-    return field.with_metadata({k: v for k, v in (field.metadata or {}).items() if k not in OF_THE_NAMESPACE})
+    """Return a column without its comment, its notes and its place in the primary key."""
+    return field.with_metadata({k: v for k, v in (field.metadata or {}).items() if not is_of_the_namespace(k)})
 
 
 def _columns(schema: NamespaceSchema) -> Columns:

@@ -197,6 +197,12 @@ class RestCall:
         self.fetch(planned)
         return planned.schema, snapshot_of(planned)
 
+    def with_metadata(self, schema: pa.Schema, table: TableId) -> pa.Schema:
+        """Return the columns of a table with what is said of them and of it, as far as the caller may know."""
+        said = self._columns(table)
+        known = {column.name: column.metadata for column in said}
+        return pa.schema([column.with_metadata(known.get(column.name)) for column in schema], said.metadata)
+
     def columns(self) -> pa.Schema:
         """Return the columns of the table that the request reads, as the caller may know of them."""
         if not self.known:
@@ -204,10 +210,9 @@ class RestCall:
         return self.known[0]
 
     def _columns(self, table: TableId) -> pa.Schema:
-        if table.at is None:
-            with suppress(NotFound):  # a view, which a query describes
-                entry = TableEntry(catalog="", db_schema=table.db_schema, name=table.name)
-                return self.backend.table_schema(self.caller, entry)
+        with suppress(NotFound):  # a view, which a query describes
+            entry = TableEntry(catalog="", db_schema=table.db_schema, name=table.name)
+            return self.backend.table_schema(self.caller, entry, table.at)
         return self.describe(table)[0]
 
     def expression(self, text: object, relation: str = "") -> str:

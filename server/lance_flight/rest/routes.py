@@ -111,6 +111,14 @@ ROUTES = (
     Route(
         f"{_TABLE}/drop_columns", "AlterTableDropColumns", tables.drop_columns, "DDL", m.AlterTableDropColumnsRequest
     ),
+    Route(f"{_TABLE}/schema_metadata/update", "UpdateTableSchemaMetadata", tables.update_schema_metadata, "DDL"),
+    Route(
+        f"{_TABLE}/update_field_metadata",
+        "UpdateFieldMetadata",
+        tables.update_field_metadata,
+        "DDL",
+        m.UpdateFieldMetadataRequest,
+    ),
     Route(f"{_TABLE}/create_index", "CreateTableIndex", indexes.create_index, "DDL", m.CreateTableIndexRequest),
     Route(
         f"{_TABLE}/create_scalar_index",
@@ -149,8 +157,6 @@ ROUTES = (
             (f"{_TABLE}/register", "RegisterTable"),
             (f"{_TABLE}/deregister", "DeregisterTable"),
             (f"{_TABLE}/clone", "CloneTable"),
-            (f"{_TABLE}/schema_metadata/update", "UpdateTableSchemaMetadata"),
-            (f"{_TABLE}/update_field_metadata", "UpdateFieldMetadata"),
             (f"{_TABLE}/backfill_column", "AlterTableBackfillColumns"),
             (f"{_TABLE}/version/create", "CreateTableVersion"),
             (f"{_TABLE}/version/delete", "BatchDeleteTableVersions"),

@@ -6,16 +6,18 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import lance_namespace_urllib3_client.models as m
 import pyarrow as pa
 
 from lance_flight.backend_values import IfExists
-from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
+from lance_flight.model.arrow_json import metadata_to_json
 from lance_flight.rest import namespaces
 from lance_flight.rest.arrow_types import schema_to_json, type_to_sql
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import TableId, column_sql, namespace_of, schema_of
+from lance_flight.rest.names import TableId, column_sql, field_path, namespace_of, schema_of
 
 OPTION = "lance_flight."
 """Prefix of the options of a new table among `properties`, `storage_options` and the metadata of its schema."""
@@ -65,7 +67,7 @@ def describe_table(call: RestCall) -> RestAnswer:
         return RestAnswer(_named(table) | {"location": location, "table_uri": location, "is_only_declared": True})
     said = _named(table) | {
         "version": version,
-        "schema": schema_to_json(schema),
+        "schema": schema_to_json(call.with_metadata(schema, table)),
         "stats": {"num_deleted_rows": 0, "num_fragments": 0},
         "properties": {},
         "is_only_declared": False,
@@ -223,6 +225,40 @@ def alter_columns(call: RestCall) -> RestAnswer:
 def drop_columns(call: RestCall) -> RestAnswer:
     """Drop columns."""
     return _alter(call, [f"DROP COLUMN {column_sql(name)}" for name in call.value("columns", list)])
+
+
+def update_schema_metadata(call: RestCall) -> RestAnswer:
+    """Replace the metadata of a table's schema, and return the new one."""
+    call.run(f"ALTER TABLE {call.target.sql} SET METADATA {_metadata_sql(call.json, replaces=True)}")
+    return RestAnswer(metadata_to_json(call.columns().metadata))
+
+
+def update_field_metadata(call: RestCall) -> RestAnswer:
+    """Change the metadata of columns, in one commit."""
+    updates = m.UpdateFieldMetadataRequest.model_validate(call.json).updates
+    paths = [field_path(update.path) for update in updates]
+    nested = [update.path for update, path in zip(updates, paths, strict=True) if len(path) > 1]
+    if nested or not updates:
+        raise Unsupported(f"metadata of {nested or 'no column'}; expected columns, and no field inside them")
+    changes = [
+        _metadata_sql(update.metadata, name, replaces=bool(update.replace))
+        for update, (name,) in zip(updates, paths, strict=True)
+    ]
+    call.run(f"ALTER TABLE {call.target.sql} SET METADATA {', '.join(changes)}")
+    columns = call.columns()
+    found = {name: metadata_to_json(columns.field(name).metadata) for (name,) in paths}
+    return RestAnswer({"version": call.version(), "fields": found})
+
+
+def _metadata_sql(texts: Mapping[str, Any], column: str | None = None, *, replaces: bool) -> str:
+    wrong = [key for key, text in texts.items() if not isinstance(text, str | None)]
+    if wrong:
+        raise InvalidInput(f"the metadata {wrong[0]!r} is {texts[wrong[0]]!r}; expected a text")
+    pairs = ", ".join(
+        f"{text_literal(key)} = {'NULL' if text is None else text_literal(text)}" for key, text in texts.items()
+    )
+    target = "" if column is None else f"COLUMN {quote_parts(column)} "
+    return f"{'REPLACE ' if replaces else ''}{target}({pairs})"
 
 
 def _alter(call: RestCall, changes: list[str]) -> RestAnswer:

@@ -59,7 +59,7 @@ from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import children, rebuilt
 from lance_flight.model.json_documents import is_json
 from lance_flight.model.pins import FixedPin
-from lance_flight.model.schema import COMMENT, NamespaceSchema, without_ids
+from lance_flight.model.schema import NamespaceSchema, descriptions_of, without_ids
 from lance_flight.model.spec import PartitionSpec
 
 _NEW = "_lance_flight_new_"
@@ -301,9 +301,10 @@ class _Table:
         """The columns that it is to have, as it keeps them: without ids where Lance's numbers serve as such."""
         if not self.step.after.is_numbered_by_lance:
             return self.target
-        kept = {key: value for key, value in (self.dataset.schema.metadata or {}).items() if key != COMMENT}
-        metadata = {} if self.step.after.comment is None else {COMMENT: self.step.after.comment.encode()}
-        return pa.schema([without_ids(field) for field in self.target], kept | metadata or None)
+        said = descriptions_of(self.dataset.schema)
+        kept = {key: value for key, value in (self.dataset.schema.metadata or {}).items() if key not in said}
+        metadata = kept | descriptions_of(self.step.after.arrow)
+        return pa.schema([without_ids(field) for field in self.target], metadata or None)
 
     @property
     def numbers(self) -> dict[Key, int]:

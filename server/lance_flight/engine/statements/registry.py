@@ -7,6 +7,7 @@ from lance_flight.engine.statements.alterations.columns import (
     AlterColumns,
     CommentStatement,
     DropPrimaryKey,
+    SetMetadata,
 )
 from lance_flight.engine.statements.alterations.tables import (
     AttachTable,
@@ -76,6 +77,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     AddPrimaryKey,
     DropPrimaryKey,
     CommentStatement,
+    SetMetadata,
     Rename,
     SetPartitionedBy,
     SetOptions,

@@ -34,6 +34,7 @@ from lance_flight.model.schema import (
     check_partition_fields,
     check_schema,
     is_blob,
+    notes_of,
 )
 from lance_flight.model.schema_changes import annotate, show_path
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
@@ -246,14 +247,15 @@ def _with_halves(kind: pa.DataType) -> pa.DataType:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals; marks of blobs stay."""
+    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals; marks of blobs and notes stay."""
     return pa.schema(
         [
-            pa.field(f.name, pa.large_binary(), f.nullable, MARKED)
+            pa.field(f.name, pa.large_binary(), f.nullable, {**MARKED, **notes_of(f.metadata)})
             if is_blob(f) and is_binary(f.type)
-            else pa.field(f.name, _storable_type(f.type), f.nullable)
+            else pa.field(f.name, _storable_type(f.type), f.nullable, notes_of(f.metadata) or None)
             for f in schema
-        ]
+        ],
+        notes_of(schema.metadata) or None,
     )
 
 

@@ -28,9 +28,11 @@ from lance_flight.errors import LimitExceeded
 from lance_flight.model.schema_changes import (
     CommentOn,
     DropColumn,
+    Notes,
     Path,
     RenameColumn,
     SetComment,
+    SetNotes,
     SetNullable,
     SetPrimaryKey,
     show_path,
@@ -218,10 +220,7 @@ class AlterColumns(HistoryAlteration):
         actions = [_action(cursor)]
         while cursor.accept(","):
             actions.append(_action(cursor))
-            if len(actions) > MOST_ACTIONS:
-                raise LimitExceeded(
-                    f"the statement has more than {MOST_ACTIONS:,} changes of columns; expected at most {MOST_ACTIONS:,}, and the others in the next"
-                )
+            _check_count(len(actions))
         return cls(table, tuple(actions))
 
     def also(self, name: TableName) -> Iterable[Required]:
@@ -230,6 +229,13 @@ class AlterColumns(HistoryAlteration):
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         operation = ", ".join(action.operation for action in self.actions)
         alter_columns(root, name, table, [action.change() for action in self.actions], operation=operation)
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_ACTIONS:
+        raise LimitExceeded(
+            f"the statement has more than {MOST_ACTIONS:,} changes of columns; expected at most {MOST_ACTIONS:,}, and the others in the next"
+        )
 
 
 def _action(cursor: Cursor) -> _ColumnAction:
@@ -306,6 +312,42 @@ class CommentStatement(HistoryAlteration):
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         about = "table" if self.column is None else f"column {self.column}"
         annotate(table, CommentOn(self.column, self.text), operation=f"comment on {about}")
+
+
+@dataclass(frozen=True, slots=True)
+class SetMetadata(HistoryAlteration):
+    """ALTER TABLE t SET METADATA [REPLACE] [COLUMN c] ('key' = 'text', …), …: NULL removes a key, and REPLACE all others."""
+
+    forms = ("ALTER TABLE t SET METADATA",)
+
+    table: TableRef
+    notes: tuple[Notes, ...]
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> SetMetadata:
+        notes = [_notes(cursor)]
+        while cursor.accept(","):
+            notes.append(_notes(cursor))
+            _check_count(len(notes))
+        return cls(table, tuple(notes))
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        annotate(table, SetNotes(self.notes), operation="set metadata")
+
+
+def _notes(cursor: Cursor) -> Notes:
+    replaces = cursor.accept("REPLACE")
+    column = cursor.name("the name of a column") if cursor.accept("COLUMN") else None
+    texts: dict[str, str | None] = {}
+    cursor.expect("(")
+    while not cursor.peek(")"):
+        key = cursor.string("a key in quotes")
+        cursor.expect("=")
+        texts[key] = None if cursor.accept("NULL") else cursor.string("a text in quotes, or NULL")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return Notes(column, texts, replaces)
 
 
 @dataclass(frozen=True, slots=True)
