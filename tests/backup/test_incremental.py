@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lance_flight.catalog.backup import saving
+from lance_flight.catalog.backup.backup_manifest import BackupManifest
 from lance_flight.catalog.backup.copying import backup_at, backups_in
 from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
@@ -93,6 +97,64 @@ def test_backups_are_kept_for_a_time_and_what_younger_ones_need_stays(tmp_path: 
     assert last.manifest.needs == (), "an incremental backup relies on none that is to go"
     assert sorted(path.name for path in target.iterdir()) == found() == [*by_hand, last.manifest.id]
     assert not of_first
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, function: str, work: Callable[[], object], *, after: bool) -> None:
+    """Do some work, as another process would, right before or after the next call of a function of `saving`."""
+    real = getattr(saving, function)
+
+    def overtake(*arguments: Any) -> object:
+        monkeypatch.undo()
+        if after:
+            result = real(*arguments)
+            work()
+            return result
+        work()
+        return real(*arguments)
+
+    monkeypatch.setattr(saving, function, overtake)
+
+
+def test_a_backup_relies_on_none_that_another_one_removes_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, target = make(tmp_path / "root", "deleted and changed rows"), Store(str(tmp_path / "target"))
+    daily, later = BackupRules(keep=10 * 86400), datetime.now(UTC) + timedelta(days=20)
+    opened = Root(Store(str(root)))
+    older = backup(opened, target, daily).manifest.id
+    overtaken(monkeypatch, "_claim", lambda: backup(opened, target, daily, now=later), after=False)
+    mine = backup(opened, target, BackupRules(incremental=True), now=later).manifest
+    assert older not in {stored.manifest.id for stored in backups_in(target)}
+    assert check_backup(backup_at(target, mine.id)).damaged == ()
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_files_that_a_backup_has_come_to_rely_on_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_finished: bool
+) -> None:
+    root, target = make(tmp_path / "root", "deleted and changed rows"), Store(str(tmp_path / "target"))
+    daily, later = BackupRules(keep=10 * 86400), datetime.now(UTC) + timedelta(days=20)
+    opened = Root(Store(str(root)))
+    version = opened.table(TableName("public", "t")).snapshot().version
+    older = backup(opened, target, daily).manifest.id
+    run(root, "DELETE FROM t")
+    manifests: list[BackupManifest] = []
+
+    def rely() -> None:
+        """Back up rows that the older backup has, and the younger one has not."""
+        run(root, f"ALTER TABLE t ROLLBACK TO {version}")
+        manifests.append(backup(opened, target, BackupRules(incremental=True), now=later).manifest)
+        assert older in manifests[0].needs
+        if not is_finished:
+            place = Path(target.uri, manifests[0].id)
+            (place / "backup.jsonl").rename(tmp_path / "backup.jsonl")
+            (place / "begun.json").write_text("{}")
+
+    overtaken(monkeypatch, "_find_outdated", rely, after=True)
+    assert backup(opened, target, daily, now=later).removed == (older,)
+    if not is_finished:
+        (tmp_path / "backup.jsonl").rename(Path(target.uri, manifests[0].id, "backup.jsonl"))
+    assert check_backup(backup_at(target, manifests[0].id)).damaged == ()
 
 
 def test_a_root_that_stayed_as_it_is_copies_nothing(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import lance
 import pytest
 from lance_flight.catalog.maintenance import diagnosis
 from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagnose
+from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
+from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists
 from lance_flight_client.cli import main
@@ -151,6 +153,28 @@ def test_what_writes_left_in_the_place_of_a_dropped_table_is_neither_schema_nor_
     (root / "other" / "data").mkdir(parents=True)
     with pytest.raises(AlreadyExists, match="no room"):
         engine.update("CREATE TABLE other (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
+
+
+def test_a_table_that_another_server_makes_where_writes_left_files_stays(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_writers(Path(engine.root.store.uri))
+    other, real, create = (
+        Engine(engine.root, target_partitions=1),
+        manifests.is_left_over,
+        "CREATE TABLE old AS SELECT {}",
+    )
+
+    def overtaken(place: Store) -> bool:
+        is_left_over = real(place)
+        monkeypatch.undo()
+        other.update(create.format("3 AS x"))
+        return is_left_over
+
+    monkeypatch.setattr(manifests, "is_left_over", overtaken)
+    with pytest.raises(AlreadyExists, match="no room"):
+        engine.update(create.format("4 AS x"))
+    assert other.query("SELECT * FROM old").to_pylist() == [{"x": 3}]
 
 
 def test_a_sound_root_is_said_to_be_one_and_left_as_it_is(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
+from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.version_files import LocationGuard
+from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.query.session import QuerySession
@@ -34,6 +37,7 @@ from lance_flight.errors import (
     Conflict,
     LanceFlightError,
     NotFound,
+    OutcomeUnknown,
     SerializationFailure,
     SqlError,
     Unsupported,
@@ -228,9 +232,37 @@ def test_a_commit_takes_nothing_away_from_a_table_that_has_the_name_by_now(tmp_p
     standing = LocationGuard.of(Store(str(tmp_path / "a.lance")), 1)
     engine.update("ALTER TABLE a RENAME TO c")
     engine.update("ALTER TABLE b RENAME TO a")
-    with pytest.raises(SerializationFailure):
-        standing.check("a")
+    with pytest.raises(OutcomeUnknown, match="a commit to 'a' was made, and the table was dropped or renamed"):
+        standing.check("a", 1, "none of ours")
     assert ids(engine, "a") == [2]
+
+
+@pytest.mark.parametrize("later", [0, 2], ids=["as many versions", "more versions"])
+@LAYOUTS
+def test_a_commit_puts_nothing_into_a_table_that_takes_the_name_meanwhile(
+    engine: Engine, layout: str, later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(engine, "a", layout, 1)
+    put(engine, "b", layout, 2)
+    for number in range(later):
+        engine.update(f"INSERT INTO b VALUES ({10 + number})")
+    before = ids(engine, "b")
+    module = manifests if layout else partitions
+
+    @contextmanager
+    def exchange(*arguments: Any) -> Iterator[None]:
+        monkeypatch.undo()
+        engine.update("ALTER TABLE a RENAME TO c")
+        engine.update("ALTER TABLE b RENAME TO a")
+        with committing(*arguments):
+            yield
+
+    monkeypatch.setattr(module, "committing", exchange)
+    with pytest.raises(SerializationFailure, match="was dropped"):
+        engine.root.table(TableName("public", "a")).append([pa.table({"id": [3]})], evaluate)
+    assert (ids(engine, "a"), ids(engine, "c")) == (before, [1])
+    engine.update("INSERT INTO a VALUES (4)")
+    assert ids(engine, "a") == sorted([*before, 4])
 
 
 def test_a_listed_table_changes_its_row_and_keeps_its_directory(tmp_path: Path, engine: Engine) -> None:

@@ -274,7 +274,6 @@ def backup(
     if on_total is not None:
         on_total(sum(sizes.values()), len(sizes))
     since = None if rules.keep is None else now - timedelta(seconds=rules.keep)
-    earlier = _held_earlier(target, since) if rules.incremental else {}
     backup_id = _find_unfinished(target, rules.request(root.store))
     run = _Run(
         root=root.store,
@@ -282,14 +281,16 @@ def backup(
         id=backup_id or new_id(now, ids_in(target)),
         selection=selection,
         sizes=sizes,
-        earlier=earlier,
     )
     if dry_run:
-        over = [] if since is None else _find_outdated(target, rules.selection(root.store), since)[0]
+        run.earlier = _held_earlier(target, since) if rules.incremental else {}
+        over = [] if since is None else _find_outdated(target, rules.selection(root.store), since)
         removed = tuple(backup.manifest.id for backup in over)
         return run.report(run.plan(), resumed=backup_id is not None, dry_run=True, removed=removed)
     _remove_leftovers(target)
     with _claim(run.place, rules.request(root.store)):
+        # Once it has begun: no other process removes files that it finds from here on.
+        run.earlier = _held_earlier(target, since) if rules.incremental else {}
         failpoint("backup_begun")
         manifest = run.copy(progress)
         if since is not None:
@@ -309,9 +310,15 @@ def prune(target: Store, selection: Mapping[str, object], since: datetime) -> tu
 
     Files that others need stay. Nothing is removed while a backup that began since then is not finished: it may rely on any.
     """
-    outdated, needed = _find_outdated(target, selection, since)
-    for stored in outdated:
-        target.child(stored.manifest.id).remove_files([MANIFEST_FILE])
+    outdated = _find_outdated(target, selection, since)
+    removed = tuple(stored.manifest.id for stored in outdated)
+    for backup_id in removed:
+        target.child(backup_id).remove_files([MANIFEST_FILE])
+    # Backups that begin from here on rely on none of them; one that has begun meanwhile may, and leaves the files to the next one.
+    if _is_any_unfinished(target, since):
+        return removed
+    kept = [stored.manifest for stored in backups_in(target)]
+    needed = {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
     for backup_id in ids_in(target):
         place = target.child(backup_id)
         if MANIFEST_FILE in place.files() or BEGUN_FILE in place.files():
@@ -323,25 +330,21 @@ def prune(target: Store, selection: Mapping[str, object], since: datetime) -> tu
             files.remove_files(over)
         else:
             place.remove()
-    return tuple(stored.manifest.id for stored in outdated)
+    return removed
 
 
-def _find_outdated(
-    target: Store, selection: Mapping[str, object], since: datetime
-) -> tuple[list[StoredBackup], set[tuple[str, str]]]:
-    """Return the backups of a selection that are over, and the files that all others need, each with the backup that holds it."""
-    backups = list(backups_in(target))
-    ours = [backup for backup in backups if _kept_selection(target.child(backup.manifest.id)) == selection]
-    over = [backup for backup in ours[:-1] if backup.manifest.created_at < since]
-    begun = [
-        backup_id
-        for backup_id in ids_in(target)
-        if moment_of(backup_id) >= since and BEGUN_FILE in target.child(backup_id).files()
-    ]
-    if any(not is_whole(target, backup_id) for backup_id in begun):
-        over = []
-    kept = [backup.manifest for backup in backups if backup not in over]
-    return over, {(file.backup or manifest.id, file.path) for manifest in kept for file in manifest.files}
+def _find_outdated(target: Store, selection: Mapping[str, object], since: datetime) -> list[StoredBackup]:
+    """Return the backups of a selection that are over."""
+    if _is_any_unfinished(target, since):
+        return []
+    ours = [stored for stored in backups_in(target) if _kept_selection(target.child(stored.manifest.id)) == selection]
+    return [stored for stored in ours[:-1] if stored.manifest.created_at < since]
+
+
+def _is_any_unfinished(target: Store, since: datetime) -> bool:
+    """Return whether a backup that began since a moment is not finished."""
+    begun = [name for name in ids_in(target) if moment_of(name) >= since and BEGUN_FILE in target.child(name).files()]
+    return not all(is_whole(target, name) for name in begun)
 
 
 def _kept_selection(place: Store) -> object:
@@ -380,7 +383,7 @@ class _Run:
     id: str
     selection: BackupSelection
     sizes: Mapping[str, int]
-    earlier: Mapping[str, SavedFile]
+    earlier: Mapping[str, SavedFile] = field(default_factory=dict)
     ours: dict[str, SavedFile] = field(init=False)
     copied: dict[str, int] = field(default_factory=dict)
     files: dict[str, SavedFile] = field(default_factory=dict)

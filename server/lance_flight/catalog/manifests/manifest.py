@@ -6,10 +6,12 @@ Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
 
 import lance
@@ -166,6 +168,18 @@ def is_left_over(place: Store) -> bool:
     )
 
 
+def remove_left_over(place: Store) -> None:
+    """Remove a local directory that `is_left_over`, and nothing of a table that another process moves there meanwhile."""
+    listed = list(os.walk(place.uri))
+    if not is_left_over(place):
+        return
+    for directory, _, names in reversed(listed):
+        for name in names:
+            Path(directory, name).unlink(missing_ok=True)
+        with suppress(OSError):
+            Path(directory).rmdir()
+
+
 class Manifest(VersionLog):
     """One branch of a `__manifest`: the newest snapshots in memory, and the way to commit to it. Safe to share among threads."""
 
@@ -256,7 +270,7 @@ class Manifest(VersionLog):
             committed = LanceDataset.commit(
                 dataset, transaction, max_retries=0, storage_options=self.store.options or None
             )
-        standing.check(self.root.name)
+        standing.check(self.root.name, int(committed.version), transaction.uuid)
         if int(committed.version) != base.version + 1 or changes_head or rewrite.is_retyped:
             # Columns or metadata are others than those of the base: they have to be read.
             return self.snapshot(int(committed.version))

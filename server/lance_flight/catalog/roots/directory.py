@@ -17,7 +17,7 @@ from threading import Lock
 from weakref import finalize
 
 from lance_flight.catalog.manifests.commit_loop import commit
-from lance_flight.catalog.manifests.manifest import Manifest, create_table, is_left_over
+from lance_flight.catalog.manifests.manifest import Manifest, create_table, remove_left_over
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of
@@ -442,8 +442,7 @@ class Root(TableResolver):
             if row is not None and not table.is_partitioned:
                 place = old
         flush(private.new.uri)
-        if place.exists() and is_left_over(place):
-            place.remove()
+        remove_left_over(place)
         try:
             private.new.move_to(place)
         except OSError as exc:

@@ -23,8 +23,8 @@ from typing import TypeAlias
 
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name, version_name, version_names
-from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import NotFound, SerializationFailure
+from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.errors import Corrupt, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.model.naming import MANIFEST
 
 TRUSTED_SECONDS = GRACE / 2
@@ -126,22 +126,34 @@ class LocationGuard:
             return self.committed_at is None or _moment(self.place, self.version) == self.committed_at
         return self.file is None or _file(self.place, self.version) == self.file
 
-    def check(self, table: str) -> None:
-        """Raise `SerializationFailure` after a commit whose base was removed, and remove what the commit has made."""
+    def check(self, table: str, made: int, transaction: str) -> None:
+        """Raise `SerializationFailure` after a commit whose base was removed, and remove the version that Lance's `transaction` has `made`.
+
+        `OutcomeUnknown` where that is not here: the table had it already when it was dropped or renamed.
+        """
         if self.is_there:
             return
-        if self.place.is_remote:
-            # Nobody else can have made a version of this number: that is what a commit to an object store rests on.
-            self.place.remove_files([f"{VERSIONS}/{version_name(self.version + 1)}"])
-            raise SerializationFailure(f"table {table!r} was dropped or replaced by another writer")
-        made = [name for name in self.place.child(VERSIONS).files() if is_version_name(name)]
+        gone = "was dropped or replaced" if self.place.is_remote else "was dropped or renamed"
+        if not self._is_made_by(transaction, made):
+            raise OutcomeUnknown(f"a commit to {table!r} was made, and the table {gone} by another writer")
+        versions = [name for name in self.place.child(VERSIONS).files() if is_version_name(name)]
         # What Lance has made of an empty place is nobody's; where another table lies by now there are its own versions.
-        if made == [version_name(self.version + 1)]:
+        if versions == [version_name(made)] and not self.place.is_remote:
             self.place.remove()
             if self.place.name == MANIFEST:
                 with suppress(OSError):
                     Path(self.place.parent.uri).rmdir()
-        raise SerializationFailure(f"table {table!r} was dropped or renamed by another writer")
+        else:
+            self.place.remove_files([f"{VERSIONS}/{version_name(made)}"])
+        raise SerializationFailure(f"table {table!r} {gone} by another writer")
+
+    def _is_made_by(self, transaction: str, made: int) -> bool:
+        """Return whether a version of the table that has the place by now comes from a transaction of Lance."""
+        try:
+            done = self.place.uncached.open(made).read_transaction(made)
+        except (NotFound, Corrupt, *UNREADABLE):
+            return False
+        return done is not None and done.uuid == transaction
 
 
 def _moment(place: Store, version: int) -> datetime | None:

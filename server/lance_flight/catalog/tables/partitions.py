@@ -418,7 +418,7 @@ def _commit_plain(
             raise
         flush(store.uri)
         made = store.open(committed)
-    standing.check(store.name)
+    standing.check(store.name, int(made.version), transaction.uuid)
     kept_tables.keep(store, made)
     failpoint("plain_committed")
     return PlainVersion(int(made.version), made.get_version()["timestamp"].astimezone(UTC))
