@@ -342,6 +342,46 @@ def test_partitions_lead_to_their_rows(console: Console) -> None:
     expect(page.get_by_role("row", name="tag summer")).to_be_visible()
 
 
+def test_a_cell_of_the_map_leads_to_its_partition(console: Console, server: Server) -> None:
+    page = console.open("t/public/trips/map")
+    page.locator("svg.map rect[data-at='0,2']").click()
+    expect(page.locator("#partition")).to_have_text("month = 1, site = Oslo")
+    expect(page.locator("#versions tbody tr")).to_have_count(2)
+    expect(page.locator("#versions tbody tr").first).to_contain_text("18")
+    expect(page.locator("#files tbody tr")).to_have_count(2)
+    page.locator("#members").get_by_role("link", name="rows").click()
+    expect(page.locator("#state")).to_contain_text("18 rows")
+    page.go_back()
+    page.get_by_role("link", name="the map").click()
+    tab_to(page, "Enter opens one", "application")
+    expect(page.locator(".cell")).to_contain_text("month = 1, site = Lima")
+    page.keyboard.press("Enter")
+    expect(page.locator("#partition")).to_have_text("month = 1, site = Lima")
+    server.run(
+        "CREATE TABLE hidden (id BIGINT, at TIMESTAMP, note VARCHAR) PARTITIONED BY (year(at), bucket(2, id), note)"
+    )
+    try:
+        rows = f"(1, TIMESTAMP '2024-05-01 00:00:00', '{HOSTILE}'), (1, TIMESTAMP '2025-05-01 00:00:00', 'it''s')"
+        server.run(f"INSERT INTO hidden VALUES {rows}, (1, TIMESTAMP '2025-06-01 00:00:00', NULL)")
+        page.goto(console.base + "t/public/hidden/map?down=at_year&across=id_bucket")
+        page.locator("svg.map rect[data-at='1,0']").click()
+        expect(page.locator("#partition")).to_have_text("2 partitions")
+        for note in ("it's", "NULL"):
+            with page.expect_navigation():
+                page.get_by_role("row", name=note).get_by_role("link", name="rows").click()
+            expect(page.locator("#state")).to_contain_text("1 row,")
+            page.go_back()
+        page.goto(console.base + "t/public/hidden/map?down=at_year&across=note")
+        page.locator("svg.map rect[data-at^='0,']").click()
+        expect(page.locator("#partition")).to_contain_text(f"note = {HOSTILE}")
+        page.locator("#members").get_by_role("link", name="rows").click()
+        expect(page.locator("#state")).to_contain_text("1 row,")
+        page.goto(console.base + "t/public/hidden/partition?of=nothing")
+        expect(page.get_by_role("alert")).to_contain_text("There is no such partition")
+    finally:
+        server.run("DROP TABLE hidden")
+
+
 def test_keys_are_told_and_lead_to_pages(console: Console) -> None:
     page = console.open("activity")
     page.keyboard.press("?")
@@ -442,6 +482,7 @@ PAGES = [
     "t/public/trips/rows?is=%5B%22site%22%2C%22Oslo%22%5D&sort=miles&chart=scatter&x=id&y=miles",
     "t/public/oslo/rows",
     "t/public/trips/map?where=month%20%3D%201",
+    "t/public/trips/partition?spec=1&row=0&column=2",
     "t/public/trips/history?a=5&b=6",
     "t/public/trips/map?where=wind",
     "t/public/words/history",

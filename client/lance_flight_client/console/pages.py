@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -36,17 +35,17 @@ from lance_flight_client.console.answering import (
 from lance_flight_client.console.exploring import (
     SUMMARY_ROWS,
     ColumnSummary,
-    Facet,
     InvalidSelection,
     ShownRows,
     kinds_of,
     summarize,
 )
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
+from lance_flight_client.console.partitions import details_of, fields_of_spec, rows_of_partition
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
 from lance_flight_client.console.searching import SearchForm, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable, list_rows
+from lance_flight_client.console.tables import ConsoleTable, fields_of, list_rows
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 from lance_flight_client.output import for_spreadsheets
@@ -187,6 +186,7 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         "problem": None,
         "reasons": [],
         "grid": None,
+        "opens": None,
         "spec": None,
         "specs": [],
         "listed": [],
@@ -218,29 +218,66 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         range(len(placed)), key=lambda at: [(value is not None, 0 if value is None else value) for value in placed[at]]
     )
     rows = shown.take(in_order[:MOST_PARTITIONS]).to_pylist()
-    kinds = kinds_of(server, table)
+    kinds, fields = kinds_of(server, table), fields_of_spec(server, table, spec)
+    selections = [rows_of_partition(table, kinds, fields, row, at) for row in rows]
     return values | {
         "grid": grid,
+        "opens": urlencode(
+            {
+                name: value
+                for name, value in [("at", version), ("spec", spec), ("down", grid.down), ("across", grid.across)]
+                if value
+            }
+        ),
         "colour": grid.colour,
         "spec": spec,
         "specs": specs,
         "total": partitions.num_rows,
         "read": partitions.num_rows if read is None else len(read),
         "listed": [
-            (row, read is None or row["object_id"] in read, _rows_of_partition(table, kinds, row, at, grid.fields))
-            for row in rows
+            (row, read is None or row["object_id"] in read, selection and selection.address)
+            for row, selection in zip(rows, selections, strict=True)
         ],
     }
 
 
-def _rows_of_partition(
-    table: ConsoleTable, kinds: Mapping[str, str], row: Mapping[str, Any], at: int | None, fields: Sequence[str]
-) -> str | None:
-    """Return the address of a partition's rows; None where its fields are computed and so no columns."""
-    if any(name not in kinds or not isinstance(row[name], str | int | None) for name in fields):
-        return None
-    conditions = [Facet(name, None if row[name] is None else str(row[name])) for name in fields]
-    return ShownRows(table=table, kinds=kinds, at=at, conditions=conditions).address
+@page
+def partition(request: Request, server: ConsoleServer) -> Response:
+    """Show a partition, or those of a cell of the map: its rows, its files, and the snapshots that changed it."""
+    console_table = table_of(request, server)
+    if console_table is None or console_table.is_view or not console_table.is_partitioned:
+        return no_table(request)
+    given, at = request.query_params, whole_number(request, "at")
+    snapshot = tables.snapshot_of(server, console_table, at)
+    partitions = tables.partitions_at(server, console_table, snapshot)
+    if "of" in given:
+        found = partitions.filter(pc.equal(partitions["object_id"], given["of"]))
+    else:
+        of_spec = partitions.filter(pc.equal(partitions["spec_id"], whole_number(request, "spec") or 0))
+        row, column = (whole_number(request, name) or 0 for name in ("row", "column"))
+        found = PartitionGrid.members(of_spec, given.get("down"), given.get("across"), row, column)
+    if not found.num_rows:
+        return pages_of(request).problem(request, 404, "There is no such partition in this snapshot.")
+    rows = found.slice(0, MOST_LISTED).to_pylist()
+    fields, kinds = fields_of_spec(server, console_table, rows[0]["spec_id"]), kinds_of(server, console_table)
+    shown = [name for name in fields_of(found) if found[name].null_count < found.num_rows or found.num_rows == 1]
+    selections = [rows_of_partition(console_table, kinds, fields, row, at) for row in rows]
+    values = ", ".join(f"{name} = {'NULL' if rows[0][name] is None else rows[0][name]}" for name in shown)
+    is_one = found.num_rows == 1
+    return pages_of(request).show(
+        request,
+        "partition.html",
+        table=console_table,
+        title=values or "The whole table" if is_one else f"{found.num_rows:,} partitions",
+        version=snapshot.version,
+        at="" if at is None else str(at),
+        fields=shown,
+        members=[(row, selection and selection.address) for row, selection in zip(rows, selections, strict=True)],
+        total=found.num_rows,
+        details=details_of(server, console_table, rows[0]["object_id"], snapshot.version, partitions.num_rows)
+        if is_one
+        else None,
+    )
 
 
 _MOST_PAST = 100

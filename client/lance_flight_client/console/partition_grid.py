@@ -63,10 +63,7 @@ class PartitionGrid:
         colour: str = "rows",
     ) -> PartitionGrid:
         """Arrange the rows of `t$partitions`, of one spec; those whose `object_id` is in `read` (None: all) are lit."""
-        fields = fields_of(partitions)
-        used = [name for name in fields if partitions[name].null_count < partitions.num_rows] or list(fields[:1])
-        down = down if down in used else used[0] if used else ""
-        across = across if across in used and across != down else next((name for name in used if name != down), None)
+        used, down, across = _axes(partitions, down, across)
         rows, downs = _place_values(partitions, down)
         columns, acrosses = _place_values(partitions, across)
         is_read = [True] * len(downs) if read is None else _is_in(partitions["object_id"], read)
@@ -99,6 +96,13 @@ class PartitionGrid:
             colour=colour if colour in COLOURS else COLOURS[0],
             is_lit=read is not None,
         )
+
+    @staticmethod
+    def members(partitions: pa.Table, down: str | None, across: str | None, row: int, column: int) -> pa.Table:
+        """Return the partitions of a cell of the map of some partitions."""
+        _, down, across = _axes(partitions, down, across)
+        places = zip(_place_values(partitions, down)[1], _place_values(partitions, across)[1], strict=True)
+        return partitions.filter(pa.array([place == (row, column) for place in places], pa.bool_()))
 
     @property
     def partitions(self) -> int:
@@ -233,6 +237,15 @@ def _shorten(label: str) -> str:
 
 def _label(value: Any) -> str:
     return "NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _axes(partitions: pa.Table, down: str | None, across: str | None) -> tuple[list[str], str, str | None]:
+    """Return the fields that have values, and those of them that go down and across: the wanted ones, or the first."""
+    fields = fields_of(partitions)
+    used = [name for name in fields if partitions[name].null_count < partitions.num_rows] or list(fields[:1])
+    down = down if down in used else used[0] if used else ""
+    across = across if across in used and across != down else next((name for name in used if name != down), None)
+    return used, down, across
 
 
 def _place_values(partitions: pa.Table, name: str | None) -> tuple[list[Any], list[int]]:

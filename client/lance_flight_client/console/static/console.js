@@ -391,11 +391,13 @@ function showMap(box) {
     if (!isPointed) map.show(key);
   }
   box.addEventListener("pointermove", (event) => go(map.under(event), true));
-  box.addEventListener("click", (event) => go(map.under(event)));
+  const open = () => { if (here && box.dataset.opens) { const [row, column] = here.split(","); location.assign(`${box.dataset.opens}&row=${row}&column=${column}`); } };
+  box.addEventListener("click", (event) => { const key = map.under(event); if (key && map.has(key)) { go(key); open(); } });
   box.addEventListener("focus", () => { if (!here) go(map.first()); });
   box.addEventListener("blur", () => map.show(null));
   box.addEventListener("keydown", (event) => {
     const step = STEPS[event.key];
+    if (event.key === "Enter") open();
     if (!step) return;
     event.preventDefault();
     let [row, column] = (here || map.first()).split(",").map(Number);
