@@ -95,7 +95,7 @@ class _Planner:
         session = QuerySession(StatementContext(root=self.root, target_partitions=CORES))
         frame = session.frame(self.events.sql)
         session.prepare(frame)
-        session.plan(frame)
+        session.optimiser.plan(frame)
         ((pruning,),) = session.log.prunings.values()
         return pruning
 

@@ -13,7 +13,8 @@ from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.statistics import read_tables
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, is_pure_scan, stream
-from lance_flight.engine.query.session import QuerySession, shape_batches
+from lance_flight.engine.query.runner import shape_batches
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.memory import Pool
@@ -88,9 +89,9 @@ class PlannedQuery:
         """Run the query; every batch has exactly `schema`."""
         session, frame = self.session, self.frame
         session.prepare(frame)
-        if session.learn_from_plan(frame, is_one_row) and not session.is_costly:
-            return shape_batches(session.collect(frame), self.schema)
-        columns = session.learn_from_plan(frame, bare_columns)
+        if session.optimiser.learn_from_plan(frame, is_one_row) and not session.is_costly:
+            return shape_batches(session.runner.collect(frame), self.schema)
+        columns = session.optimiser.learn_from_plan(frame, bare_columns)
         if columns is not None and session.may_read_directly:
             session.plan_columns(frame)
             direct = stream(session.log, columns, self.schema)
@@ -127,11 +128,11 @@ def split(planned: PlannedQuery, endpoints: int) -> tuple[int, int | None]:
     A pure scan of one table has as many parts as it reads partition tables.
     """
     session, frame = planned.session, planned.frame
-    if endpoints == 1 or not session.views or not is_pure_scan(session.optimise(frame)):
+    if endpoints == 1 or not session.views or not is_pure_scan(session.optimiser.optimise(frame)):
         return 1, None
     if any(view.hides_layout for view in session.views.values()):
         return 1, None
-    scans = session.logical_scans(frame)
+    scans = session.optimiser.logical_scans(frame)
     if scans is None or len(scans) != 1:
         # A scalar subquery scans as well, and must see all of its table.
         return 1, None

@@ -91,6 +91,10 @@ class Run:
 
     log: ScanLog = field(default_factory=ScanLog)
 
+    def check(self) -> None:
+        """Raise an error if the statement that runs now has been cancelled."""
+        self.log.cancellation.check()
+
 
 _RARE, _DENSE = 0.002, 0.5
 """Share of keys from which on rows of a large table are taken to be few, and of all values between the first and the last of these keys."""

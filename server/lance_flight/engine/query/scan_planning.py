@@ -95,14 +95,14 @@ def _plan_by_sql(namespace: Table, condition: str, at: Snapshot | None) -> Plann
     name = namespace.store.name + (f"@{at.version}" if at is not None else "")
     frame = session.frame(f"SELECT * FROM {quote_parts(name)} WHERE {enclose(condition)}")  # noqa: S608 - planned, never run
     session.prepare(frame)
-    session.plan(frame)
+    session.optimiser.plan(frame)
     view = session.views[f"{PUBLIC}.{name}"]
     if not session.log.scans:
         # DataFusion knows that no row fulfils it, and reads nothing.
         return _build_scan(
             namespace, view.snapshot, prune(partitions_of(view.snapshot), view.snapshot.schema, NEVER, None), None, None
         )
-    is_whole = bare_columns(session.optimise(frame)) is not None
+    is_whole = bare_columns(session.optimiser.optimise(frame)) is not None
     (scan,) = session.log.scans
     return _build_scan(
         namespace, view.snapshot, session.log.prunings[view.key][-1], scan.condition, None if is_whole else condition

@@ -10,8 +10,9 @@ from datafusion import DataFrame
 
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.runner import shape_batches
 from lance_flight.engine.query.search.arguments import without_vectors
-from lance_flight.engine.query.session import QuerySession, shape_batches
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.statements.kinds import Answer, RowsStatement

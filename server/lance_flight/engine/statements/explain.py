@@ -165,7 +165,7 @@ def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Tab
     Of a query over columns that are masked, or not all granted, only counts are told: plans have the masks, and the columns that these read.
     """
     division = divide(session, frame, ask_keys=analyze, is_told=True)
-    logical, physical = session.optimise(division.whole), session.plan(division.whole)
+    logical, physical = session.optimiser.optimise(division.whole), session.optimiser.plan(division.whole)
     is_restricted = session.named.is_restricted
     rows = [("logical_plan", logical.display_indent()), ("physical_plan", physical.display_indent())]
     if is_restricted:

@@ -210,7 +210,7 @@ class _ReadPartitions:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self.session.prepare(self.query)
-        self.session.plan(self.query)
+        self.session.optimiser.plan(self.query)
         view = self.session.views.get(self.table)
         # Without a scan, DataFusion knows that no row fulfils the condition, or the query is not about the table.
         prunings = [] if view is None else self.session.log.prunings.get(view.key, [])

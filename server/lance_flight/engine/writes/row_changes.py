@@ -544,7 +544,7 @@ def matched_rows(session: QuerySession, statement: Merging, frame: DataFrame) ->
     ):
         return all_of([])
     source = session.frame(source_query(statement))
-    pairs = _keys(session.optimise(frame), statement.target.alias)
+    pairs = _keys(session.optimiser.optimise(frame), statement.target.alias)
     return all_of(
         [In(Column(name), values) for name, key in pairs if (values := _key_values(session, source, key)) is not None]
     )

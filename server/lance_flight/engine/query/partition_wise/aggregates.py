@@ -64,7 +64,9 @@ class MetadataPart:
     def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """The answer for a plan above it, with its columns called so."""
         return name_columns(
-            self.session.datafusion, self.session.datafusion.read_table(pads.dataset(self.rows)), columns
+            self.session.optimiser.datafusion,
+            self.session.optimiser.datafusion.read_table(pads.dataset(self.rows)),
+            columns,
         )
 
 
@@ -87,7 +89,7 @@ def from_metadata(session: QuerySession, prunings: Prunings, node: Node) -> Meta
     query = f"SELECT {', '.join([*keys, *(text for text, _ in filter(None, aggregates))])} FROM {_TABLES}"  # noqa: S608 - ours
     if keys:
         query += f" GROUP BY {', '.join(keys)}"
-    kind = session.datafusion.create_dataframe_from_logical_plan(node.plan).schema()
+    kind = session.optimiser.datafusion.create_dataframe_from_logical_plan(node.plan).schema()
     return MetadataPart(session, node, view.name, known.num_rows, _answer(query, known, number_columns(kind)))
 
 

@@ -20,8 +20,9 @@ from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart,
 from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
 from lance_flight.engine.query.provider import JoinedKeys
+from lance_flight.engine.query.runner import shape_batches
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
-from lance_flight.engine.query.session import QuerySession, shape_batches
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
 ADMISSION_SECONDS = 5.0
@@ -84,7 +85,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
     With `ask_keys` the keys of small sides of joins are read now, to prune the others. With `is_told` every node records
     why it does not run in groups; else nodes that do not concern partitions are skipped, which costs less.
     """
-    shape = session.learn_from_plan(frame, _shape)
+    shape = session.optimiser.learn_from_plan(frame, _shape)
     notes: tuple[str, ...] = ()
     if session.execution.dynamic_pruning and session.share.of == 1:
         notes, planned = _prune_by_subqueries(session, frame, shape.root, ask=ask_keys)
@@ -95,7 +96,7 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
         planned, unsearched = searched_scans(session, shape.root, shape.ordered, ask=ask_keys)
         if planned is not None:
             session.prepare(planned)
-            frame, shape = planned, session.learn_from_plan(planned, _shape)
+            frame, shape = planned, session.optimiser.learn_from_plan(planned, _shape)
     division = _divide(session, frame, shape, ask_keys=ask_keys, is_told=is_told)
     return replace(division, pruned=notes + division.pruned, unsearched=unsearched)
 
@@ -103,10 +104,10 @@ def divide(session: QuerySession, frame: DataFrame, *, ask_keys: bool = True, is
 def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys: bool, is_told: bool) -> Division:
     root = shape.root
     # A merge join reads wrong columns in a further condition, which another order may give it.
-    if session.share.of == 1 and shape.joins and not session.has_merge_joins:
+    if session.share.of == 1 and shape.joins and not session.optimiser.has_merge_joins:
         ordered = join_order.reorder_joins(session, root, shape.joins, RowCounts(session, session.prune(frame)))
         if ordered is not None:
-            frame, shape = ordered, session.learn_from_plan(ordered, _shape)
+            frame, shape = ordered, session.optimiser.learn_from_plan(ordered, _shape)
             root = shape.root
     concerns = any(is_told or concerns_partitions(session, node) for node in shape.worth)
     if session.share.of > 1 or not (concerns or any(isinstance(node.variant, Join) for node in shape.worth)):
@@ -117,7 +118,7 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
     swapped = statistics.small_first(session, root, counts)
     if swapped is not None:
-        frame, root = swapped, Node.of(session.optimise(swapped))
+        frame, root = swapped, Node.of(session.optimiser.optimise(swapped))
     if not concerns:
         return Division(session=session, whole=frame, pruned=pruned)
     if not session.execution.partition_wise_join:
@@ -126,7 +127,9 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     parts = tuple(Chooser(session, session.prune(frame), divider).choose(root))
     try:
         outer = (
-            None if not parts or _is_all(parts, root) else session.run_planning(partial(_outer, session, root, parts))
+            None
+            if not parts or _is_all(parts, root)
+            else session.optimiser.run_planning(partial(_outer, session, root, parts))
         )
     except (Unsupported, SqlError) as exc:
         return Division(session=session, whole=frame, obstacles=(*divider.obstacles(()), str(exc)), pruned=pruned)
@@ -166,19 +169,19 @@ def _is_all(parts: tuple[Part, ...], root: Node) -> bool:
 
 def _outer(session: QuerySession, root: Node, parts: tuple[Part, ...]) -> DataFrame:
     """Return what is left of a query."""
-    session.keep_joins()
+    session.optimiser.keep_joins()
     replaced = {}
     # Rows in an order stay so on their way through one lane alone.
     is_ordered = any(isinstance(part, GroupedPart) and part.is_ordered for part in parts)
-    if is_ordered and session.has_merge_joins:
+    if is_ordered and session.optimiser.has_merge_joins:
         raise Unsupported("its joins are merge joins, which one lane has none of")
-    target_partitions = 1 if is_ordered else session.target_partitions
-    with session.lanes(target_partitions):
+    target_partitions = 1 if is_ordered else session.optimiser.target_partitions
+    with session.optimiser.lanes(target_partitions):
         for part in parts:
             if part.node.outputs is None:
                 raise Unsupported(f"{part.node.said}: its columns have no names of their own")
             replaced[part.node] = part.frame(part.node.outputs)
-        return rebuilt(session.datafusion, root, replaced)
+        return rebuilt(session.optimiser.datafusion, root, replaced)
 
 
 def _prune_by_subqueries(

@@ -56,12 +56,14 @@ def reorder_joins(session: QuerySession, root: Node, trees: Sequence[JoinTree], 
     if not orders:
         return None
     replaced: dict[Node, DataFrame] = {}
-    session.keep_joins()
+    session.optimiser.keep_joins()
     try:
         for tree, steps in orders:
-            replaced[tree.top] = session.run_planning(partial(_rebuild_joins, session, tree, steps, dict(replaced)))
-        frame = session.run_planning(partial(rebuilt, session.datafusion, root, replaced))
-        return None if session.misplaces_conditions(frame) else frame
+            replaced[tree.top] = session.optimiser.run_planning(
+                partial(_rebuild_joins, session, tree, steps, dict(replaced))
+            )
+        frame = session.optimiser.run_planning(partial(rebuilt, session.optimiser.datafusion, root, replaced))
+        return None if session.optimiser.misplaces_conditions(frame) else frame
     except (Unsupported, SqlError):
         return None
 
@@ -240,7 +242,7 @@ def _rebuild_joins(
     session: QuerySession, tree: JoinTree, steps: Sequence[Step], replaced: Mapping[Node, DataFrame]
 ) -> DataFrame:
     """Return the joins of a tree in another order."""
-    context = session.datafusion
+    context = session.optimiser.datafusion
     side_of = {reference.key: place for place, side in enumerate(tree.sides) for reference in side.outputs or ()}
     conditions = [*(one == other for one, other in tree.equalities), *tree.conditions]
     about = [frozenset(side_of[key] for key in _columns(condition)) for condition in conditions]

@@ -53,7 +53,7 @@ class KeySide:
 
     def values(self, session: QuerySession) -> DataFrame:
         """Return the query of the values, in a column `key`."""
-        frame = session.datafusion.create_dataframe_from_logical_plan(self.keys.plan)
+        frame = session.optimiser.datafusion.create_dataframe_from_logical_plan(self.keys.plan)
         return frame.select(self.expression.alias("key"))
 
 
@@ -82,7 +82,7 @@ class KeyPruning:
 def find_key_prunings(session: QuerySession, root: Node, counts: RowCounts) -> list[KeyPruning]:
     """Return what can be pruned so in a plan: of a table that is scanned more than once, what each of its scans may leave out."""
     # DataFusion fails at a limit over the distinct rows of merge joins.
-    if session.has_merge_joins or has_subquery(root):
+    if session.optimiser.has_merge_joins or has_subquery(root):
         return []
     scans = Counter(
         table_key(node.variant, session.db_schema) for node in root.walk() if isinstance(node.variant, TableScan)
@@ -148,7 +148,7 @@ def keys(session: QuerySession, pruning: KeyPruning) -> pa.Array | None:
     keys: list[pa.Array] = []
     for side in pruning.sides:
         frame = side.values(session)
-        values = None if session.misplaces_conditions(frame) else few_keys(session, frame)
+        values = None if session.optimiser.misplaces_conditions(frame) else few_keys(session, frame)
         if values is None:
             return None
         try:

@@ -71,7 +71,7 @@ class GroupedPart:
 
     def frame(self, columns: list[ColumnReference]) -> DataFrame:
         """Its rows for a plan above it, with its columns called so."""
-        context, frame = self.session.datafusion, self._frame()
+        context, frame = self.session.optimiser.datafusion, self._frame()
         rows = compute_part(number_columns(frame.schema()), partial(self._run, frame))
         return (
             merge_groups(context, self.node, rows, columns)
@@ -90,10 +90,12 @@ class GroupedPart:
     @property
     def _ways(self) -> int:
         """Return the target partitions of each group's plan: all for an ordered part, and for merge joins, which one has none of; else one."""
-        return self.session.target_partitions if self.is_ordered or self.session.has_merge_joins else 1
+        return (
+            self.session.optimiser.target_partitions if self.is_ordered or self.session.optimiser.has_merge_joins else 1
+        )
 
     def _frame(self) -> DataFrame:
-        return self.session.frame_of(self.node.plan, self._ways)
+        return self.session.optimiser.frame_of(self.node.plan, self._ways)
 
     def _run(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all groups; each group is planned when a lane takes it."""
@@ -104,7 +106,7 @@ class GroupedPart:
             in_turn = (batch for task in tasks for batch in task())
             tasks = [lambda: _first(self.fetch, in_turn)]
         try:
-            lanes = 1 if self.is_ordered else self.session.target_partitions
+            lanes = 1 if self.is_ordered else self.session.optimiser.target_partitions
             yield from run(tasks, lanes, self.session.log.ahead)
         except LanceFlightError as exc:
             # It is DataFusion that reads the rows of a part below others, and tells of an error in words alone.

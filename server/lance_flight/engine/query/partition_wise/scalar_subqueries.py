@@ -41,7 +41,7 @@ def find_scalar_subqueries(session: QuerySession, root: Node) -> list[Node]:
     filters = [node for node in root.walk() if _is_of_partitions(session, node) and any(map(_subquery, _parts(node)))]
     try:
         # Where the plan cannot be rebuilt, nothing is read in vain.
-        session.run_planning(partial(_with_frames, session, root, dict.fromkeys(filters)))
+        session.optimiser.run_planning(partial(_with_frames, session, root, dict.fromkeys(filters)))
     except (Unsupported, SqlError):
         return []
     return filters
@@ -50,7 +50,7 @@ def find_scalar_subqueries(session: QuerySession, root: Node) -> list[Node]:
 def with_values(session: QuerySession, root: Node, filters: list[Node]) -> DataFrame:
     """Read the subqueries of some filters, and return the query with their values in their place."""
     conditions = {node: [_evaluate(session, part) for part in _parts(node)] for node in filters}
-    return session.run_planning(partial(_with_frames, session, root, conditions))
+    return session.optimiser.run_planning(partial(_with_frames, session, root, conditions))
 
 
 def describe(node: Node) -> str:
@@ -128,7 +128,7 @@ def _evaluate(session: QuerySession, condition: Expr) -> Expr:
 
 def _with_frames(session: QuerySession, root: Node, conditions: Mapping[Node, list[Expr] | None]) -> DataFrame:
     """Rebuild a query with other conditions in some filters; None: with those that they have."""
-    context, frames = session.datafusion, {}
+    context, frames = session.optimiser.datafusion, {}
     for node, parts in conditions.items():
         below = context.create_dataframe_from_logical_plan(node.inputs[0].plan)
         frames[node] = below.filter(reduce(operator.and_, _parts(node) if parts is None else parts))

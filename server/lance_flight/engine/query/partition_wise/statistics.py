@@ -135,10 +135,10 @@ def small_first(session: QuerySession, root: Node, counts: RowCounts) -> DataFra
     exchanged = frozenset(node for node in root.walk() if _is_wrong(node, counts))
     if not exchanged:
         return None
-    session.keep_joins()
+    session.optimiser.keep_joins()
     try:
-        swapped = session.run_planning(partial(rebuilt, session.datafusion, root, {}, exchanged))
-        return None if session.misplaces_conditions(swapped) else swapped
+        swapped = session.optimiser.run_planning(partial(rebuilt, session.optimiser.datafusion, root, {}, exchanged))
+        return None if session.optimiser.misplaces_conditions(swapped) else swapped
     except (Unsupported, SqlError):
         return None
 

@@ -345,7 +345,9 @@ def _hybrid_search(planner: Planner, searched: SearchTarget, arguments: Argument
     for result in FUSED:
         check_free(searched, result)
     # A row that both find is known by its place: they must look at the same tables together.
-    run = SearchRun(planner.log, planner.target_partitions, searched, all(search.is_merging for search in searches))
+    run = SearchRun(
+        planner.log, planner.optimiser.target_partitions, searched, all(search.is_merging for search in searches)
+    )
     made = frozenset(field.name for field in FUSED)
 
     def find(names: list[str]) -> pa.Table:

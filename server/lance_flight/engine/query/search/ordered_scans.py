@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
-from datafusion import DataFrame, Expr, SessionContext
+from datafusion import DataFrame, Expr
 from datafusion.expr import Filter, Projection, Sort, SubqueryAlias, TableScan
 
 from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
@@ -362,12 +362,7 @@ _MOST_FOUND, _MORE = 80_000, 8
 class ScanPlanner(Planner, Protocol):
     """Interface that the searches of a plan use of its statement (`session.QuerySession`)."""
 
-    datafusion: SessionContext
     execution: QueryOptions
-
-    def run_planning(self, plan: Callable[[], T]) -> T:
-        """Run a planning function."""
-        ...
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:
         """Return the rows of a dataset that is read by this run alone."""
@@ -400,7 +395,7 @@ def searched_scans(
     if not tables:
         return None, tuple(reasons)
     try:
-        return planner.run_planning(partial(_with_tables, planner, root, tables)), tuple(reasons)
+        return planner.optimiser.run_planning(partial(_with_tables, planner, root, tables)), tuple(reasons)
     except Unsupported as exc:
         return None, (*reasons, f"no search: {exc}")
 
@@ -472,9 +467,9 @@ def _table(planner: ScanPlanner, ordered: OrderedScan) -> SearchTable:
         bounds_exactly=True,
         use_index=used is not None,
     )
-    rows = planner.datafusion.create_dataframe_from_logical_plan(ordered.rows.plan)
+    rows = planner.optimiser.datafusion.create_dataframe_from_logical_plan(ordered.rows.plan)
     target = target_of_rows(planner, view, rows, partial(_addresses, planner, ordered) if ordered.conditions else None)
-    run = SearchRun(planner.log, planner.target_partitions, target, is_merging=True)
+    run = SearchRun(planner.log, planner.optimiser.target_partitions, target, is_merging=True)
     report = _report(search, target, index, planner.execution)
     if ordered.is_tied:
         report = f"{report}\n  and rows as near as the last of them, which further keys sort"
@@ -496,7 +491,7 @@ def _best_of_count(run: SearchRun, search: VectorSearch, count: int, names: list
 def _value(planner: ScanPlanner, vector: pa.Scalar | Expr) -> object:
     """Return the numbers of a vector; read it if it is a subquery."""
     if isinstance(vector, Expr):
-        frame = planner.run_planning(lambda: planner.literal_rows("VALUES (1)").select(vector.alias("value")))
+        frame = planner.optimiser.run_planning(lambda: planner.literal_rows("VALUES (1)").select(vector.alias("value")))
         (vector,) = [value for batch in planner.stream(frame) for value in batch.column(0)]
     value = vector.as_py()
     if value is None:
@@ -547,10 +542,10 @@ def _every_row(log: ScanLog, target: SearchTarget, names: list[str]) -> Iterator
 
 def _with_tables(planner: ScanPlanner, root: Node, tables: dict[Node, SearchTable]) -> DataFrame:
     replaced = {
-        scan: select_columns(planner.datafusion, _filter_rows(planner, scan, table), scan.outputs or ())
+        scan: select_columns(planner.optimiser.datafusion, _filter_rows(planner, scan, table), scan.outputs or ())
         for scan, table in tables.items()
     }
-    return rebuilt(planner.datafusion, root, replaced)
+    return rebuilt(planner.optimiser.datafusion, root, replaced)
 
 
 def _addresses(planner: ScanPlanner, ordered: OrderedScan, rows: Provider) -> DataFrame:
@@ -561,15 +556,15 @@ def _addresses(planner: ScanPlanner, ordered: OrderedScan, rows: Provider) -> Da
         for condition in ordered.conditions:
             frame = frame.filter(condition)
         return select_columns(
-            planner.datafusion, frame, _columns(ordered.scan, [field.name for field in ADDRESS_FIELDS])
+            planner.optimiser.datafusion, frame, _columns(ordered.scan, [field.name for field in ADDRESS_FIELDS])
         )
 
-    return planner.run_planning(plan)
+    return planner.optimiser.run_planning(plan)
 
 
 def _filter_rows(planner: ScanPlanner, scan: Node, rows: pads.Dataset) -> DataFrame:
     """Return the rows of a dataset that the filters of a scan leave, its columns called as those of the scan."""
-    frame = name_columns(planner.datafusion, planner.rows_of(rows), _columns(scan, rows.schema.names))
+    frame = name_columns(planner.optimiser.datafusion, planner.rows_of(rows), _columns(scan, rows.schema.names))
     for condition in scan.variant.filters():
         frame = frame.filter(Expr(condition))
     return frame

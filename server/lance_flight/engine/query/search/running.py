@@ -192,7 +192,7 @@ class SearchRun:
     @classmethod
     def of(cls, planner: Planner, searched: SearchTarget, search: AnySearch) -> SearchRun:
         """Return the run of a search of a target."""
-        return cls(planner.log, planner.target_partitions, searched, search.is_merging)
+        return cls(planner.log, planner.optimiser.target_partitions, searched, search.is_merging)
 
     def best(self, search: AnySearch, names: list[str]) -> pa.Table:
         """Return some columns of the best rows, those of `ADDRESS_FIELDS` among them if they are requested."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from datafusion import DataFrame, ExecutionPlan, LogicalPlan
+from datafusion import DataFrame
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.manifests.snapshot import Snapshot
@@ -22,6 +22,7 @@ from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
 from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
 from lance_flight.engine.query.computed_tables import ComputedTable, Lane
 from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
+from lance_flight.engine.query.optimiser import Optimiser
 from lance_flight.engine.query.provider import Arrange, PlannedRead, ScanLog, filter_of
 from lance_flight.engine.query.tables import TableView
 from lance_flight.engine.translation.parameters import parameter_count
@@ -294,7 +295,7 @@ class Planner(Protocol):
     """Interface that searches use of their statement (`session.QuerySession`)."""
 
     db_schema: str
-    target_partitions: int
+    optimiser: Optimiser
     searches: StatementSearches
 
     @property
@@ -325,14 +326,6 @@ class Planner(Protocol):
 
     def prepare(self, frame: DataFrame) -> None:
         """Collect the predicates that prune, from the optimised plan."""
-        ...
-
-    def optimise(self, frame: DataFrame) -> LogicalPlan:
-        """Return the optimised plan of a query."""
-        ...
-
-    def plan(self, frame: DataFrame) -> ExecutionPlan:
-        """Create the physical plan of a query."""
         ...
 
     def stream(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:

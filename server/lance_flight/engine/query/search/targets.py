@@ -163,8 +163,8 @@ def _plan_target(planner: Planner, table: str, name: TargetKey, parameters: pa.R
     given = parameters if condition is not None and parameter_count(condition) else None
     frame = _frame(planner, table, name, given)
     planner.prepare(frame)
-    planner.plan(frame)
-    plan = planner.optimise(frame)
+    planner.optimiser.plan(frame)
+    plan = planner.optimiser.optimise(frame)
     scans = list(planner.log.scans)
     if len(scans) > 1 or (scans and not is_pure_scan(plan)):
         raise Unsupported(
@@ -200,7 +200,7 @@ def target_of_rows(
     Where there are such filters, `chooses` returns the query for the addresses of the rows, given the table with addresses.
     """
     planner.prepare(rows)
-    planner.plan(rows)
+    planner.optimiser.plan(rows)
     scan = planner.log.scans[0] if planner.log.scans else None
     targets = Targets()
     search_target = _of_scan(view, scan, targets)
