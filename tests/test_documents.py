@@ -13,8 +13,8 @@ from types import MappingProxyType
 import pytest
 from lance_flight import errors
 from lance_flight.catalog.commits.commit import CONFLICTS
-from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.statements.settings import assign, options
 from lance_flight.errors import LanceFlightError

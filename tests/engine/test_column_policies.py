@@ -16,10 +16,10 @@ from lance_flight import audit
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import provider
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.query.tables import provider
 from lance_flight.engine.runtime.running_statement import StatementKind
 from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions, Replaces

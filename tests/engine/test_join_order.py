@@ -10,8 +10,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import few_keys, provider
 from lance_flight.engine.query.partition_wise import join_order, key_pruning, statistics
+from lance_flight.engine.query.planning import few_keys
+from lance_flight.engine.query.tables import provider
 
 from tests.engine.database import Database, open_engine
 

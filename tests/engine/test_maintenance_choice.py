@@ -23,7 +23,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.maintenance import maintainer
 from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
 from lance_flight.engine.maintenance.maintainer import Maintainer, MaintenanceThread
-from lance_flight.engine.query.statement_context import Scope
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import few_keys, tables
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning import few_keys
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
+from lance_flight.engine.query.tables import table_view
 
 from tests.engine.database import open_engine
 from tests.selection import IS_FULL
@@ -68,14 +69,14 @@ def engine(template: Path, tmp_path: Path) -> Engine:
 def merged(engine: Engine, source: str, clauses: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """How many partition tables a MERGE plans to read, and how many rows it affects."""
     scanned = []
-    deal = tables.deal
+    deal = table_view.deal
 
     def counted(kept: list[tuple[object, list[object]]], *args: object, merging: bool = True) -> object:
         if not merging:
             scanned.append(sum(len(mine) for _, mine in kept))
         return deal(kept, *args, merging=merging)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tables, "deal", counted)
+    monkeypatch.setattr(table_view, "deal", counted)
     affected = engine.update(f"MERGE INTO t USING {source} {clauses}")
     return scanned[-1], affected
 

@@ -9,7 +9,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.engine.query.metadata_tables import LINEAGE, METADATA_TABLES
+from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.model.naming import METADATA_NAMES
 
 from tests.engine.database import Database

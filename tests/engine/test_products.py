@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query import session
-from lance_flight.engine.query.products import join_filters
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import StatementContext
+from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.optimising.products import join_filters
+from lance_flight.engine.query.planning import session
+from lance_flight.engine.query.planning.session import QuerySession
 
 from tests.engine.database import open_engine
 

@@ -12,9 +12,9 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.statements.alterations.alteration import Alteration
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.registry import STATEMENTS

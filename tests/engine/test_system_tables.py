@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
 from lance_flight.errors import NotFound

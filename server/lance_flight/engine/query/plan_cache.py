@@ -21,8 +21,8 @@ from threading import Lock
 import pyarrow as pa
 
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
+from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
-from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.sql.tokens import token_count
 from lance_flight.engine.translation import substrait

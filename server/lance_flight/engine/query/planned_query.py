@@ -9,13 +9,13 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Limit, Projection, Sort
 
+from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.optimising.pure_scans import bare_columns, is_one_row, is_pure_scan, stream
+from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.statistics import read_tables
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.query.pure_scans import bare_columns, is_one_row, is_pure_scan, stream
-from lance_flight.engine.query.runner import shape_batches
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.statement_context import Scope, TableVersion
-from lance_flight.engine.query.tables import Split
+from lance_flight.engine.query.names.statement_context import Scope, TableVersion
+from lance_flight.engine.query.tables.table_view import Split
 from lance_flight.engine.runtime.client_sessions import Isolation, QueryOptions
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.errors import TicketError

@@ -14,11 +14,11 @@ from lance_flight.catalog.maintenance.rewriting import Choose
 from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.provider import filter_of
-from lance_flight.engine.query.pure_scans import bare_columns
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.tables import Rows, partitions_of, report, side_of
+from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.optimising.pure_scans import bare_columns
+from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.tables.provider import filter_of
+from lance_flight.engine.query.tables.table_view import Rows, partitions_of, report, side_of
 from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.pins import Pin

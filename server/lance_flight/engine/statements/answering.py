@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
 from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
-from lance_flight.engine.query.runner import shape_batches
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.arguments import without_vectors
-from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
-from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.errors import InvalidInput
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.policies.restrictions import RowPolicy
-from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.errors import Unsupported

@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -18,10 +18,10 @@ from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.parameter_types import parameter_schema
+from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.planning.parameter_types import parameter_schema
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Access, Privilege
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.peers import Peers
 from lance_flight.engine.runtime.session_registry import SessionRegistry

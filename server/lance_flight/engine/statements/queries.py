@@ -13,7 +13,7 @@ from datafusion import DataFrame
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.dialects.pivots import PIVOTS
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import enclose, quote_parts

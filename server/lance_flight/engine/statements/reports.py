@@ -15,8 +15,8 @@ import pyarrow as pa
 from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
-from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import table_name

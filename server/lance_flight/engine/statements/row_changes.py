@@ -13,10 +13,10 @@ from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import Table, TableName
 from lance_flight.engine.dialects.clauses import read_version
-from lance_flight.engine.query.parameter_types import parameter_schema
+from lance_flight.engine.query.planning.parameter_types import parameter_schema
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.restrictions import RowPolicy
-from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
+from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.search.search_target import SEARCHES
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.activity import SYSTEM

@@ -15,7 +15,7 @@ from lance_flight.catalog.maintenance.survey import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, quote_parts, table_name

@@ -27,10 +27,10 @@ from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.engine.dialects.clauses import read_version
-from lance_flight.engine.query.few_keys import few_keys
-from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
-from lance_flight.engine.query.named_tables import TARGET_ROWS
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
+from lance_flight.engine.query.names.named_tables import TARGET_ROWS
+from lance_flight.engine.query.planning.few_keys import few_keys
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, names, quote_parts, table

@@ -1,5 +1,5 @@
-"""Group-by-group execution of parts of a plan: storage-partitioned joins, and the operations that can run within each group.
+"""Execution of parts of a plan group by group: joins by partitions, and the operations that can run within each group.
 
-`plans` reads DataFusion's logical plans, `divisible` finds what may be divided, `grouped` divides it by what `planning.joins`
-says, `spine` puts the results in the place of the parts, `lanes` runs them.
+`copartitioning` says what may be divided, `parts` and `aggregates` choose what is, `division` puts the results in the place of the
+parts, and `lanes` runs them. `join_order`, `key_pruning` and `statistics` read less by what a join's other side has.
 """

@@ -34,10 +34,10 @@ from lance_flight.engine.plans.nodes import (
     table_key,
     window_columns,
 )
-from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, number_columns
+from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, number_columns
 from lance_flight.engine.query.partition_wise.statistics import read_tables
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.tables import Prunings, Rows, TableView
+from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.translation.evaluation import inner_context
 from lance_flight.model.spec import PartitionField

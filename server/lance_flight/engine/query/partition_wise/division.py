@@ -11,18 +11,18 @@ from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Join
 
 from lance_flight.engine.plans.nodes import Node
-from lance_flight.engine.query.few_keys import MOST_KEYS
+from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt
+from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries, statistics
 from lance_flight.engine.query.partition_wise.aggregates import concerns_partitions
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
 from lance_flight.engine.query.partition_wise.lanes import admission
 from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.provider import JoinedKeys
-from lance_flight.engine.query.runner import shape_batches
+from lance_flight.engine.query.planning.few_keys import MOST_KEYS
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.tables.provider import JoinedKeys
 from lance_flight.errors import SqlError, Unsupported
 
 ADMISSION_SECONDS = 5.0

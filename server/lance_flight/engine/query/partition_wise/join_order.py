@@ -16,9 +16,9 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Join, Projection, TableScan
 
 from lance_flight.engine.plans.nodes import ColumnKey, Node, column_key, conjuncts, expressions, join_type, operands_of
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, select_columns
+from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt, select_columns
 from lance_flight.engine.query.partition_wise.statistics import OTHER_SHARE, RowCounts
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
 _FEWEST, _MOST = 3, 24

@@ -25,9 +25,9 @@ from lance_flight.engine.plans.nodes import (
     origin,
     table_key,
 )
-from lance_flight.engine.query.few_keys import MOST_KEYS, few_keys
 from lance_flight.engine.query.partition_wise.statistics import RowCounts, share
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning.few_keys import MOST_KEYS, few_keys
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate
 

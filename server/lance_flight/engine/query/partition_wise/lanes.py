@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_flight.engine.query.tables import TableView
+from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.runtime.streams import AHEAD_BYTES, HeldBytes
 from lance_flight.errors import OutOfMemory
 from lance_flight.machine import cores

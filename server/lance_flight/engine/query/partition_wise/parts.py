@@ -12,14 +12,14 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Aggregate, Sort
 
 from lance_flight.engine.plans.nodes import ColumnReference, Node, column_key, has_subquery
+from lance_flight.engine.query.optimising.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.partition_wise import lanes
 from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merge_groups
 from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis, Divisible, Key
 from lance_flight.engine.query.partition_wise.lanes import Task, run
-from lance_flight.engine.query.partition_wise.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.partition_wise.statistics import read_tables
-from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.tables import Prunings, TableView, side_of
+from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.tables.table_view import Prunings, TableView, side_of
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path

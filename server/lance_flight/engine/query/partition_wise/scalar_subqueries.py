@@ -16,8 +16,8 @@ from datafusion import DataFrame, Expr
 from datafusion.expr import Filter, Projection, TableScan
 
 from lance_flight.engine.plans.nodes import Node, has_subquery, table_key
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt
+from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.errors import SqlError, Unsupported
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(

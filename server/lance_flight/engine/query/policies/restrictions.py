@@ -28,7 +28,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.tables import rows
-from lance_flight.engine.query.tables import partitions_of
+from lance_flight.engine.query.tables.table_view import partitions_of
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.errors import Refused

@@ -40,16 +40,16 @@ from lance_flight.engine.plans.nodes import (
     strip_aliases,
     table_key,
 )
-from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.partition_wise.plan_rebuilding import name_columns, rebuilt, select_columns
-from lance_flight.engine.query.provider import Provider, ScanLog
+from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
+from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, rebuilt, select_columns
 from lance_flight.engine.query.search.arguments import MOST_ROWS
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Wanted, conjuncts, number_of, range_of
 from lance_flight.engine.query.search.running import SearchRun, advice
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTable, SearchTarget
 from lance_flight.engine.query.search.targets import target_of_rows
 from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector
-from lance_flight.engine.query.tables import TableView
+from lance_flight.engine.query.tables.provider import Provider, ScanLog
+from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.errors import InvalidInput, SqlError, Unsupported

@@ -28,9 +28,9 @@ from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, PinnedTable
-from lance_flight.engine.query.provider import ScanLog
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTarget, check_free
 from lance_flight.engine.query.search.vectors import QueryVectors
+from lance_flight.engine.query.tables.provider import ScanLog
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.model.arrow_types import is_multivector
 from lance_flight.model.index_kinds import BYTE_METRIC, METRICS, Family, index_metrics_of, metrics_of

@@ -12,10 +12,10 @@ from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.catalog.tables.sources import PinnedTable
 from lance_flight.engine.functions.routines import calls_of, mutable_functions, volatile_functions
-from lance_flight.engine.query.provider import PlannedRead, Provider, ScanLog
-from lance_flight.engine.query.pure_scans import bare_columns, is_pure_scan
+from lance_flight.engine.query.optimising.pure_scans import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.search_target import SEARCHES, ChosenRows, Planner, SearchTarget, TargetKey
-from lance_flight.engine.query.tables import Split, TableView, Targets
+from lance_flight.engine.query.tables.provider import PlannedRead, Provider, ScanLog
+from lance_flight.engine.query.tables.table_view import Split, TableView, Targets
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts, shown_name

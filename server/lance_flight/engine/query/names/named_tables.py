@@ -19,16 +19,8 @@ from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.compat.float_signs import DOUBLE, REAL
-from lance_flight.engine.query import metadata_tables
-from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.metadata_tables import (
-    LINEAGE,
-    METADATA_TABLES,
-    OF_COLUMNS,
-    OF_EVERYBODY,
-    OF_PARTITIONS,
-    MetadataTable,
-)
+from lance_flight.engine.query.names.statement_context import StatementContext, TableVersion
+from lance_flight.engine.query.names.table_changes import changes_table
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.policies.restrictions import (
     ColumnPolicy,
@@ -37,10 +29,18 @@ from lance_flight.engine.query.policies.restrictions import (
     stored_name,
     unmasked_name,
 )
-from lance_flight.engine.query.provider import JoinedKeys, Provider, ScanLog
-from lance_flight.engine.query.statement_context import StatementContext, TableVersion
-from lance_flight.engine.query.table_changes import changes_table
-from lance_flight.engine.query.tables import Pruned, TableView, Targets, UnpinnedResolver
+from lance_flight.engine.query.tables import metadata_tables
+from lance_flight.engine.query.tables.computed_tables import ComputedTable
+from lance_flight.engine.query.tables.metadata_tables import (
+    LINEAGE,
+    METADATA_TABLES,
+    OF_COLUMNS,
+    OF_EVERYBODY,
+    OF_PARTITIONS,
+    MetadataTable,
+)
+from lance_flight.engine.query.tables.provider import JoinedKeys, Provider, ScanLog
+from lance_flight.engine.query.tables.table_view import Pruned, TableView, Targets, UnpinnedResolver
 from lance_flight.engine.sql.references import Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, Unsupported
 from lance_flight.model.spec import Evaluate

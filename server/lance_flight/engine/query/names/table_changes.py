@@ -16,10 +16,10 @@ from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
-from lance_flight.engine.query.computed_tables import ComputedTable
 from lance_flight.engine.query.policies.restrictions import RowPolicy
-from lance_flight.engine.query.provider import Run, ScanLog
-from lance_flight.engine.query.tables import failure
+from lance_flight.engine.query.tables.computed_tables import ComputedTable
+from lance_flight.engine.query.tables.provider import Run, ScanLog
+from lance_flight.engine.query.tables.table_view import failure
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import Point, point

@@ -24,7 +24,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.index_coverage import Coverage
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
-from lance_flight.engine.query.tables import TableView
+from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.pins import Latest

@@ -13,7 +13,7 @@ import pyarrow as pa
 from datafusion import LogicalPlan
 from datafusion.expr import EmptyRelation, Filter, Projection, SubqueryAlias, TableScan
 
-from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.tables.provider import ScanLog
 
 STREAM_ROWS = 32 * 1024
 """Rows of a batch that is streamed directly: cores decode the batches of one data file at once, and a partition has few of 64 k."""

@@ -13,10 +13,14 @@ from lance_flight.catalog.tables.scan import BATCH_ROWS
 from lance_flight.engine.plans.joins import check_merge_joins, check_stacked_conditions, has_misplaced_condition
 from lance_flight.engine.plans.nodes import sorts_without_columns
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, logical_scans
-from lance_flight.engine.query.constant_conditions import fails_at_constants, has_constant_conditions, without_constants
-from lance_flight.engine.query.provider import Run
-from lance_flight.engine.query.pure_scans import is_pure_scan
-from lance_flight.engine.query.query_errors import QueryErrors
+from lance_flight.engine.query.optimising.constant_conditions import (
+    fails_at_constants,
+    has_constant_conditions,
+    without_constants,
+)
+from lance_flight.engine.query.optimising.pure_scans import is_pure_scan
+from lance_flight.engine.query.optimising.query_errors import QueryErrors
+from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.translation.evaluation import session_config

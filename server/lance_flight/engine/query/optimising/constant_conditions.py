@@ -14,7 +14,7 @@ from datafusion import DataFrame, Expr, LogicalPlan, SessionContext, literal
 from datafusion.expr import TableScan
 
 from lance_flight.engine.plans.nodes import Node
-from lance_flight.engine.query.partition_wise.plan_rebuilding import rebuilt, select_columns
+from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt, select_columns
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import Unsupported
 

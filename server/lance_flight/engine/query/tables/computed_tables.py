@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from lance_flight.engine.query.provider import Compute, Projection, arrow_filter, project_schema
+from lance_flight.engine.query.tables.provider import Compute, Projection, arrow_filter, project_schema
 
 _Of = TypeVar("_Of")
 _Source = TypeVar("_Source")

@@ -29,7 +29,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.sources import PinnedTable, row_counts
 from lance_flight.engine.plans.scalar_expressions import has_computed, with_stored_expressions
-from lance_flight.engine.query.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mix_rows
+from lance_flight.engine.query.tables.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mix_rows
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
 from lance_flight.model.pins import FixedPin

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.engine.query.computed_tables import ComputedColumn, ComputedTable, RowTable
+from lance_flight.engine.query.tables.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers

@@ -19,23 +19,23 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.compat.literals import row_edits
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
-from lance_flight.engine.query.computed_tables import ComputedTable
-from lance_flight.engine.query.evaluations import Evaluations
-from lance_flight.engine.query.frame_planner import FramePlanner
-from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
-from lance_flight.engine.query.named_tables import NamedTables, TableCatalog
-from lance_flight.engine.query.optimiser import Optimiser
-from lance_flight.engine.query.parameter_types import wanted_types
-from lance_flight.engine.query.planned_views import PlannedViews
+from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA, InformationSchema
+from lance_flight.engine.query.names.named_tables import NamedTables, TableCatalog
+from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.names.table_changes import TABLE_CHANGES, TableChanges
+from lance_flight.engine.query.optimising.optimiser import Optimiser
+from lance_flight.engine.query.optimising.query_errors import QueryErrors
+from lance_flight.engine.query.optimising.runner import Runner, shape_batches
+from lance_flight.engine.query.planning.frame_planner import FramePlanner
+from lance_flight.engine.query.planning.parameter_types import wanted_types
+from lance_flight.engine.query.planning.planned_views import PlannedViews
 from lance_flight.engine.query.policies.restrictions import stored_name
-from lance_flight.engine.query.provider import JoinedKeys, Provider, Run, ScanLog
-from lance_flight.engine.query.query_errors import QueryErrors
-from lance_flight.engine.query.runner import Runner, shape_batches
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
-from lance_flight.engine.query.statement_context import StatementContext
-from lance_flight.engine.query.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.query.tables import Prunings, Rows, TableView
+from lance_flight.engine.query.tables.computed_tables import ComputedTable
+from lance_flight.engine.query.tables.evaluations import Evaluations
+from lance_flight.engine.query.tables.provider import JoinedKeys, Provider, Run, ScanLog
+from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.references import CATALOG, Point, quote_parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.planning.session import QuerySession
 
 MOST_KEYS = 10_000
 

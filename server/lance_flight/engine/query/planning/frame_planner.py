@@ -44,16 +44,16 @@ from lance_flight.engine.plans.joins import (
     is_ambiguous,
 )
 from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
-from lance_flight.engine.query.named_tables import NamedTables
-from lance_flight.engine.query.planned_views import PlannedViews
-from lance_flight.engine.query.products import (
+from lance_flight.engine.query.names.named_tables import NamedTables
+from lance_flight.engine.query.optimising.products import (
     has_pairs,
     with_asking_conditions,
 )
-from lance_flight.engine.query.provider import Run
-from lance_flight.engine.query.runner import Runner
+from lance_flight.engine.query.optimising.runner import Runner
+from lance_flight.engine.query.planning.planned_views import PlannedViews
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, Planner
+from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns

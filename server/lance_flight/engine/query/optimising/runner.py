@@ -12,9 +12,9 @@ from datafusion import DataFrame, LogicalPlan, RecordBatchStream
 from lance_flight.catalog.tables.scan import rows_within
 from lance_flight.engine.plans.bounds import COLLECTING, check_windows, constant_bytes
 from lance_flight.engine.plans.nodes import Node
-from lance_flight.engine.query.optimiser import Optimiser
-from lance_flight.engine.query.products import ending, has_product, has_unprotected_pairs, join_filters
-from lance_flight.engine.query.provider import Run
+from lance_flight.engine.query.optimising.optimiser import Optimiser
+from lance_flight.engine.query.optimising.products import ending, has_product, has_unprotected_pairs, join_filters
+from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql.growth import Growth
 from lance_flight.errors import QueryFailed, SqlError, Unsupported

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.functions.foreign_functions import relation_advice
-from lance_flight.engine.query.provider import ScanLog
+from lance_flight.engine.query.tables.provider import ScanLog
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.translation.plan_messages import plain_error
 from lance_flight.errors import (

@@ -22,7 +22,7 @@ from datafusion.expr import Join, SubqueryAlias
 from lance_flight.engine.functions.routines import volatile_functions
 from lance_flight.engine.plans.bounds import JOINING_RULES, OTHER_RULES
 from lance_flight.engine.plans.nodes import BOTH_SIDES, Node, is_one_row, join_type
-from lance_flight.engine.query.partition_wise.plan_rebuilding import can_be_joined, join_frames, rebuilt
+from lance_flight.engine.query.optimising.plan_rebuilding import can_be_joined, join_frames, rebuilt
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, fold_name, tokenize

@@ -1,0 +1,1 @@
+"""What the names of a statement stand for: which tables, at which versions, seen by whom."""
