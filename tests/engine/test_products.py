@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import StatementContext
+from lance_flight.engine.query.optimising import runner
 from lance_flight.engine.query.optimising.products import join_filters
-from lance_flight.engine.query.planning import session
 from lance_flight.engine.query.planning.session import QuerySession
 
 from tests.engine.database import open_engine
@@ -35,7 +35,9 @@ QUERIES = [
 @pytest.mark.parametrize(("sql", "expected", "answer"), QUERIES)
 def test_a_join_of_pairs_is_found(engine: Engine, sql: str, expected: bool, answer: int) -> None:  # noqa: FBT001
     asked = QuerySession(StatementContext(root=engine.root, target_partitions=2))
-    assert (join_filters(asked.optimise(asked.frame(sql)), asked.datafusion) is not None) is expected
+    assert (
+        join_filters(asked.optimiser.optimise(asked.frame(sql)), asked.optimiser.datafusion) is not None
+    ) is expected
     assert engine.query(sql).to_pylist() == [{"n": answer}]
 
 
@@ -47,5 +49,5 @@ def test_a_join_that_datafusion_cannot_plan_again_is_run_all_the_same(
         message = "Optimizer rule 'scalar_subquery_to_join' failed"
         raise RuntimeError(message)
 
-    monkeypatch.setattr(session, "join_filters", failing)
+    monkeypatch.setattr(runner, "join_filters", failing)
     assert engine.query("SELECT count(*) AS n FROM t a JOIN t b ON a.x > b.x").to_pylist() == [{"n": 1770}]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.planning import session
+from lance_flight.engine.query.optimising import runner
 from lance_flight.engine.query.query_plans import QueryPlan
 from lance_flight.engine.query.search import running
 from lance_flight.engine.runtime.running_statement import Issuer
@@ -51,13 +51,13 @@ def docs(documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Engi
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What DataFusion was to run."""
     runs: list[str] = []
-    stream = session.cancellable
+    stream = runner.cancellable
 
     def noted(*arguments: Any) -> Iterator[pa.RecordBatch]:
         runs.append("a query")
         return stream(*arguments)
 
-    monkeypatch.setattr(session, "cancellable", noted)
+    monkeypatch.setattr(runner, "cancellable", noted)
     return runs
 
 

@@ -75,7 +75,7 @@ _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
 """What writes a text otherwise by the reason for which it was refused, and how often in turn."""
 
 
-class Statement(Planner, Protocol):
+class PlanningSession(Planner, Protocol):
     """Interface that planning uses of its statement (`session.QuerySession`).
 
     `sent` is the text that its client sent, None while a view is planned (`is_view`). `unbound` are the calls of the query that was
@@ -100,7 +100,7 @@ class FramePlanner:
     While it `is_asking`, conditions ask whether the statement goes on (`products.with_asking_conditions`).
     """
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: PlanningSession) -> None:
         self._statement = statement
         self._optimiser, self._runner, self._views = statement.optimiser, statement.runner, statement.planned_views
         self._is_asking, self._asks_equalities = False, True
