@@ -109,6 +109,14 @@ class LruCache(Generic[K, V]):
             while self._entries and (dropped := self._next_dropped()) is not None:
                 self._drop(dropped)
 
+    def find(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value of a key, made where it is not known."""
+        known = self.get(key)
+        if known is None:
+            known = make()
+            self.put(key, known)
+        return known
+
     def _next_dropped(self) -> K | None:
         """Return the key that makes room for others; None if there is room."""
         if len(self._entries) > self._most:

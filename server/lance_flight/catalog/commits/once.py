@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,23 +34,6 @@ def checked_name(what: str, name: str) -> str:
     if not 0 < len(name) <= LONGEST:
         raise InvalidInput(f"{what} has {len(name)} characters; expected 1 to {LONGEST}")
     return name
-
-
-class Once(Protocol):
-    """A commit that another process may try as well, or have made already."""
-
-    @property
-    def name(self) -> str:
-        """The name in errors; at most one of a name is in a commit."""
-        ...
-
-    def check(self, newest: Snapshot) -> None:
-        """Raise `AlreadyCommitted` where it was made before."""
-        ...
-
-    def note_in(self, head: pa.Table) -> pa.Table:
-        """Return the guard row that remembers it as well."""
-        ...
 
 
 def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.Table:
@@ -90,6 +73,7 @@ class CommitToken:
         return f"{self.name} was committed at {self.at.isoformat()} with {self.rows} rows"
 
     def check(self, newest: Snapshot) -> None:
+        """Raise `AlreadyCommitted` where it was made before."""
         known = named_commit(newest, self.id)
         if known is not None:
             raise AlreadyCommitted(str(known))
@@ -193,3 +177,7 @@ def _batches_of(head: pa.Table) -> Iterator[StreamBatch]:
         match entry:
             case [str(stream), int(batch), str() | None as query, int(rows), str(moment)]:
                 yield StreamBatch(stream=stream, batch=batch, query=query, rows=rows, at=datetime.fromisoformat(moment))
+
+
+Once: TypeAlias = CommitToken | StreamBatch
+"""A commit that another process may try as well, or have made already; at most one of a name is in a commit."""

@@ -13,9 +13,10 @@ and more of them are put in order by their addresses, and only those that are ke
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,28 +45,36 @@ _FRAGMENT_BITS = 32
 Scores = npt.NDArray[np.float64]
 
 
-class Order(Protocol):
-    """Order of a search: its number of rows, and which rows are better."""
+Addresses = npt.NDArray[np.uint64]
+NO_ADDRESSES: Addresses = np.array([], np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowSearch(Search, ABC):
+    """Search of a column of tables for the `count` best rows; a lower `result` is better where it `is_ascending`.
+
+    A score that is less by a part of `precision` than another one is the same; with 0 scores are compared as they are. Rows that are not
+    `among` some, by the numbers of their tables and in order, do not count (None: all do).
+    """
+
+    count: int
+    among: Mapping[int, Addresses] | None = None
+    result: pa.Field
+    is_ascending: bool
+    precision: float
 
     @property
-    def count(self) -> int:
-        """Number of rows wanted."""
-        ...
+    def results(self) -> tuple[pa.Field, ...]:
+        return (self.result,)
 
     @property
-    def result(self) -> pa.Field:
-        """The column that says how good a row is."""
-        ...
+    def is_complete(self) -> bool:
+        """True if a result with fewer rows than requested has all that there are."""
+        return True
 
-    @property
-    def is_ascending(self) -> bool:
-        """True if a lower score is better."""
-        ...
-
-    @property
-    def precision(self) -> float:
-        """The part of a score by which a lower one may differ and be the same; 0 where scores are compared as they are."""
-        ...
+    def widen(self, count: int, *, is_whole: bool) -> Self:
+        """Return the same search for more rows; `is_whole` for all that there are, in their true order."""
+        return replace(self, count=count)
 
 
 def add_table_names(rows: pa.Table, source: Source) -> pa.Table:
@@ -76,7 +85,7 @@ def add_table_names(rows: pa.Table, source: Source) -> pa.Table:
     return rows.append_column(TABLE, pa.array([source.owners[int(number)] for number in fragments], TABLE.type))
 
 
-def in_order(search: Order, rows: pa.Table) -> pa.Table:
+def in_order(search: RowSearch, rows: pa.Table) -> pa.Table:
     """Return rows with the names of their tables in the order of the search, equal ones in that of tables and rows.
 
     What cannot be compared comes last.
@@ -93,7 +102,7 @@ def in_order(search: Order, rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(rows, keys))
 
 
-def rank_rows(search: Order, rows: pa.Table) -> pa.Table:
+def rank_rows(search: RowSearch, rows: pa.Table) -> pa.Table:
     """Return the first of all rows found, which have the names of their tables (`add_table_names`); scores that are the same become the best of them."""
     if search.precision:
         rows = in_order(search, rows)
@@ -121,7 +130,7 @@ def level_scores(scores: Scores, precision: float) -> Scores:
         are_first[1:] |= are_less[1:] & ~are_less[:-1]
 
 
-def candidates(search: Order, rows: pa.Table) -> pa.Table:
+def candidates(search: RowSearch, rows: pa.Table) -> pa.Table:
     """Return those of the rows of one table, which have its name, that may be among the best beside rows of others.
 
     What is found elsewhere decides which scores are the same. Of rows with one score the first are enough.
@@ -136,7 +145,7 @@ def candidates(search: Order, rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(may_be_same & (places - first < search.count)))
 
 
-def is_certain(search: Order, best: pa.Table, rows: pa.Table) -> bool:
+def is_certain(search: RowSearch, best: pa.Table, rows: pa.Table) -> bool:
     """Return whether rows that are better than the last one `found` are enough: no row that was not found is among the best."""
     if best.num_rows < search.count or not search.precision:
         return bool(best.num_rows >= search.count)
@@ -145,7 +154,7 @@ def is_certain(search: Order, best: pa.Table, rows: pa.Table) -> bool:
     return bool(last * (1 - search.precision) > np.min(rows[search.result.name].to_numpy()))
 
 
-def settle_best(search: Order, rows: pa.Table, asked: int) -> pa.Table:
+def settle_best(search: RowSearch, rows: pa.Table, asked: int) -> pa.Table:
     """Return the rows that are certainly the best of those found for `asked`: further rows may equal the last."""
     if rows.num_rows < asked:
         return rows
@@ -163,34 +172,13 @@ def read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
     return pa.Table.from_batches(batches, scan.schema)
 
 
-Addresses = npt.NDArray[np.uint64]
-NO_ADDRESSES: Addresses = np.array([], np.uint64)
-
 SPARE = 2
 """So many times as many rows are asked for as would be enough if those that count lay anywhere."""
 _OFFSETS = np.uint64((1 << OFFSET_BITS) - 1)
 _ADDRESS = next(field for field in ADDRESS_FIELDS if field.name == ROW_ADDRESS)
 
 
-class ChoosingSearch(Search, Order, Protocol):
-    """A search that may be of some rows alone: their addresses by the number of their table, `among` None for all."""
-
-    @property
-    def among(self) -> Mapping[int, Addresses] | None:
-        """Addresses in order."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """True if a result with fewer rows than requested has all that there are."""
-        ...
-
-    def widen(self, count: int, *, is_whole: bool) -> Self:
-        """Return the same search for more rows; `is_whole` for all that there are, in their true order."""
-        ...
-
-
-def search_table(search: ChoosingSearch, scan: Scan, source: Source) -> pa.Table:
+def search_table(search: RowSearch, scan: Scan, source: Source) -> pa.Table:
     """Return what a search finds in a table."""
     scan = replace(scan, search=search)
     if search.among is None:
@@ -270,15 +258,11 @@ Keep: TypeAlias = Callable[[pa.Table], pa.Table]
 """Function that returns those of the rows found that count."""
 
 
-class OrderedSearch(Search, Order, Protocol):
-    """A search of one column that says which rows are better."""
-
-
 def _all(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep = _all) -> pa.Table:
+def best_rows(search: RowSearch, scan: Scan, source: Source, find: Find, keep: Keep = _all) -> pa.Table:
     """Find the rows that may be among the best, in the columns of `scan`, each with the name of its table.
 
     `ADDRESS` is among these columns. What `keep` leaves out, of rows of which only what they are worth is known, does not count.
@@ -292,7 +276,7 @@ def best_rows(search: OrderedSearch, scan: Scan, source: Source, find: Find, kee
     return candidates(search, add_table_names(best, source)).select(wanted)
 
 
-def with_vectors(search: OrderedSearch, scan: Scan, source: Source) -> Scan:
+def with_vectors(search: RowSearch, scan: Scan, source: Source) -> Scan:
     """Return the same scan of a source with the vectors that are searched among its columns, if some may have NULL inside."""
     root = search.column.partition(".")[0]
     if root in scan.schema.names or not _is_of_vectors(scan.source, search.column):
@@ -303,7 +287,7 @@ def with_vectors(search: OrderedSearch, scan: Scan, source: Source) -> Scan:
     return replace(scan, schema=scan.schema.append(scan.source.field(root)))
 
 
-def _read_in_order(search: OrderedSearch, scan: Scan, source: Source, find: Find, keep: Keep) -> pa.Table:
+def _read_in_order(search: RowSearch, scan: Scan, source: Source, find: Find, keep: Keep) -> pa.Table:
     """Find more and more rows by their addresses alone, and read the first of them."""
     narrow, asked = pa.schema([search.result, ADDRESS]), search.count + 1
     at_once = max(search.count, READ_AT_ONCE)
@@ -337,7 +321,7 @@ def _at(scan: Scan, source: Source, known: pa.Table, result: pa.Field) -> pa.Tab
     return rows.append_column(result, known[result.name].take(pa.array(places))).select(scan.schema.names)
 
 
-def _without_gaps(search: OrderedSearch, rows: pa.Table) -> pa.Table:
+def _without_gaps(search: RowSearch, rows: pa.Table) -> pa.Table:
     """Leave out rows whose vector has NULL inside: it is near to nothing."""
     root, *inner = search.column.split(".")
     if not _is_of_vectors(rows.schema, search.column):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lance_flight.catalog.search import text_search
 from lance_flight.catalog.search.row_ranking import (
     DISTANCE,
-    Addresses,
+    RowSearch,
     addresses_in,
     best_rows,
     indexed_files,
@@ -39,7 +39,7 @@ ROUNDING = 2.0**-18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorSearch:
+class VectorSearch(RowSearch):
     """The `count` rows whose vectors are nearest to one; `metric` None is that of the index, else l2.
 
     The vectors are in a column, or in a field inside structs, which has a dotted path.
@@ -53,7 +53,6 @@ class VectorSearch:
 
     column: str
     vector: pa.Array
-    count: int
     metric: str | None = None
     nprobes: int | None = None
     refine: int | None = None
@@ -63,7 +62,6 @@ class VectorSearch:
     bounds_exactly: bool = False
     indexed_by: IndexKind | None = None
     use_index: bool = True
-    among: Mapping[int, Addresses] | None = None
     result: pa.Field = DISTANCE
     is_ascending: bool = True
     precision: float = 0.0
@@ -82,10 +80,6 @@ class VectorSearch:
     def is_merging(self) -> bool:
         """True if several tables may be searched as one."""
         return True
-
-    @property
-    def results(self) -> tuple[pa.Field, ...]:
-        return (self.result,)
 
     @property
     def is_complete(self) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import lance
 import numpy as np
@@ -25,7 +25,7 @@ from lance import LanceDataset, LanceFragment
 from lance.query import FullTextQuery, MatchQuery
 
 from lance_flight.catalog.search import row_ranking
-from lance_flight.catalog.search.row_ranking import SAME_SCORE, SCORE, TABLE, Addresses, best_rows
+from lance_flight.catalog.search.row_ranking import SAME_SCORE, SCORE, TABLE, RowSearch, best_rows
 from lance_flight.catalog.search.text_syntax import (
     Cut,
     Node,
@@ -76,25 +76,11 @@ class Statistics:
         return float(np.log(others / (frequency + _HALF) + np.float32(1)))
 
 
-class Counts:
-    """Cache of numbers that never change, the `KEPT_COUNTS` used last. Safe to share among threads."""
-
-    def __init__(self) -> None:
-        self._known = LruCache[tuple[str, ...], int](KEPT_COUNTS)
-
-    def of(self, key: tuple[str, ...], count: Callable[[], int]) -> int:
-        """Return the number of a key, counted if it is not known."""
-        counted = self._known.get(key)
-        if counted is None:
-            counted = count()
-            self._known.put(key, counted)
-        return counted
-
-
 _NO_CUTTING = frozenset({"lance_tokenizer", "with_position", "block_size", "document_granularity"})
 """Parameters of an index beside those of its tokenizer."""
 
-_counts = Counts()
+_counts = LruCache[tuple[str, ...], int](KEPT_COUNTS)
+"""Numbers that never change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +128,7 @@ class IndexedTexts:
     def _frequency(self, word: Word) -> int:
         if self.key is None:
             return self._count_word(word)
-        return _counts.of((*self.key, self.column, word.text), lambda: self._count_word(word))
+        return _counts.find((*self.key, self.column, word.text), lambda: self._count_word(word))
 
     def _count_word(self, word: Word) -> int:
         scanner = self.dataset.scanner(
@@ -180,7 +166,7 @@ class TextColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TextSearch:
+class TextSearch(RowSearch):
     """The `count` rows whose texts, in one column or several, match a query best.
 
     Texts without an index are cut into words by the options of the one that the column has elsewhere. `is_global` says that words are worth
@@ -190,15 +176,12 @@ class TextSearch:
 
     columns: tuple[TextColumn, ...]
     query: Node | None
-    count: int
     is_global: bool = True
     is_indexed: bool = False
     asked: FullTextQuery | None = None
-    among: Mapping[int, Addresses] | None = None
     result: pa.Field = SCORE
     is_ascending: bool = False
     precision: float = SAME_SCORE
-    is_complete: bool = True
 
     @property
     def column(self) -> str:
@@ -209,13 +192,6 @@ class TextSearch:
     def is_merging(self) -> bool:
         """True if several tables may be searched as one: then they have the same statistics."""
         return self.is_global
-
-    @property
-    def results(self) -> tuple[pa.Field, ...]:
-        return (self.result,)
-
-    def widen(self, count: int, *, is_whole: bool) -> Self:
-        return replace(self, count=count)
 
     def arguments(self, column: str, rows: int | None) -> Mapping[str, Any]:
         limit = {"limit": self.count} if rows is None else {}
@@ -263,28 +239,6 @@ def search_tables(
     return pa.concat_tables([work[0][0].schema.append(TABLE).empty_table(), *pool.map(best, parts)])
 
 
-class _Part(Protocol):
-    """Some texts of a table that are searched in one way."""
-
-    @property
-    def scan(self) -> Scan:
-        """The scan that reads rows of the table."""
-        ...
-
-    @property
-    def source(self) -> Source:
-        """The table, or its files with these texts."""
-        ...
-
-    def statistics(self) -> Worth:
-        """Return how rare the words of the query are in them."""
-        ...
-
-    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
-        """Return `count` of the best rows by statistics (None: by their own), with some columns."""
-        ...
-
-
 def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[_Part]:
     """Return what a table has, with an index of each column and without."""
     files = source.dataset.get_fragments()
@@ -305,7 +259,7 @@ def _parts(search: TextSearch, scan: Scan, source: Source, room: _Room) -> list[
     texts = tuple((part.column, part.texts(source)) for part in present)
     is_more = not source.tables and len(unindexed) > 1
     if missing and len(texts) == 1 and not needs_index(search.query) and (is_more or not search.is_global):
-        return [_Mixed(search, scan, source, texts)]
+        return [_Indexed(search, scan, source, texts, is_mixed=True)]
     return [_Indexed(search, scan, source, texts), *unindexed]
 
 
@@ -380,42 +334,24 @@ def _portions(files: Sequence[LanceFragment]) -> list[tuple[LanceFragment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """The files of a table that its indices are about."""
+    """The files of a table that its indices are about; where it `is_mixed` all of them, as Lance searches these: by its own statistics alone."""
 
     search: TextSearch
     scan: Scan
     source: Source
     texts: Texts
+    is_mixed: bool = False
 
     def statistics(self) -> Worth:
-        return _statistics(self.texts, self.search.query)
+        """Return how rare the words of the query are in them."""
+        return {} if self.is_mixed else _statistics(self.texts, self.search.query)
 
     def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
-        asked, scale = _read_query(self.texts, self.search.query, every)
+        """Return `count` of the best rows by statistics (None: by their own), with some columns."""
+        asked, scale = _read_query(self.texts, self.search.query, None if self.is_mixed else every)
         if asked is None:
             return schema.empty_table()
-        search = replace(self.search, is_indexed=True, count=count, asked=asked)
-        rows = row_ranking.search_table(search, replace(self.scan, schema=schema), self.source)
-        return _scale_scores(rows, search.result, scale)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixed:
-    """A table whose files have an index in part, as Lance searches it: by its own statistics alone."""
-
-    search: TextSearch
-    scan: Scan
-    source: Source
-    texts: Texts
-
-    def statistics(self) -> Worth:
-        return {}
-
-    def find(self, every: Worth | None, count: int, schema: pa.Schema) -> pa.Table:
-        asked, scale = _read_query(self.texts, self.search.query, None)
-        if asked is None:
-            return schema.empty_table()
-        search = replace(self.search, count=count, asked=asked)
+        search = replace(self.search, is_indexed=not self.is_mixed, count=count, asked=asked)
         rows = row_ranking.search_table(search, replace(self.scan, schema=schema), self.source)
         return _scale_scores(rows, search.result, scale)
 
@@ -452,6 +388,10 @@ class _Unindexed:
                 f" {' and '.join(map(repr, searched))}; expected {MOST_UNINDEXED:,} at most: CREATE INDEX … USING inverted, or REINDEX"
             )
         return _Held.of(rows, self.search)
+
+
+_Part: TypeAlias = _Indexed | _Unindexed
+"""Some texts of a table that are searched in one way."""
 
 
 @dataclass(frozen=True, slots=True)
