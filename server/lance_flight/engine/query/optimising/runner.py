@@ -29,7 +29,7 @@ _COPYING = re.compile(r"\b(?:Join|WindowAggr|Subquery|Unnest)\b")
 _JOINING = re.compile(r"\bJoin|<subquery>")
 
 
-class Runner:
+class QueryRunner:
     """Begins the queries that an optimiser has planned, for the statement that runs."""
 
     def __init__(self, optimiser: Optimiser, run: Run) -> None:

@@ -49,7 +49,7 @@ from lance_flight.engine.query.optimising.products import (
     has_pairs,
     with_asking_conditions,
 )
-from lance_flight.engine.query.optimising.runner import Runner
+from lance_flight.engine.query.optimising.runner import QueryRunner
 from lance_flight.engine.query.planning.planned_views import PlannedViews
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, Planner
@@ -82,7 +82,7 @@ class PlanningSession(Planner, Protocol):
     planned last without values for its parameters.
     """
 
-    runner: Runner
+    runner: QueryRunner
     named: NamedTables
     planned_views: PlannedViews
     run: Run

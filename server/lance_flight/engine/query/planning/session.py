@@ -25,7 +25,7 @@ from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.names.table_changes import TABLE_CHANGES, TableChanges
 from lance_flight.engine.query.optimising.optimiser import Optimiser
 from lance_flight.engine.query.optimising.query_errors import QueryErrors
-from lance_flight.engine.query.optimising.runner import Runner, shape_batches
+from lance_flight.engine.query.optimising.runner import QueryRunner, shape_batches
 from lance_flight.engine.query.planning.frame_planner import FramePlanner
 from lance_flight.engine.query.planning.parameter_types import wanted_types
 from lance_flight.engine.query.planning.planned_views import PlannedViews
@@ -76,7 +76,7 @@ class QuerySession:
         self.planned_views = PlannedViews(context)
         runtime, lanes = context.runtime or RuntimeEnvBuilder(), context.execution.target_partitions
         self.optimiser = Optimiser(self.run, runtime, context.db_schema, lanes or context.target_partitions)
-        self.runner = Runner(self.optimiser, self.run)
+        self.runner = QueryRunner(self.optimiser, self.run)
         self._begin(context, {})
         datafusion = self.optimiser.datafusion
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
