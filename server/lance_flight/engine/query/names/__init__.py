@@ -1,1 +1,1 @@
-"""What the names of a statement stand for: which tables, at which versions, seen by whom."""
+"""Meaning of the names in a statement: which tables, at which versions, seen by whom."""
