@@ -63,6 +63,7 @@ CHANGES = [
     pytest.param("ADD COLUMN c BIGINT AS (id * 2)", with_("c", 2, 4, 6), id="add computed"),
     pytest.param("DROP COLUMN p", [{"id": r["id"], "v": r["v"]} for r in OLD], id="drop a source"),
     pytest.param("ALTER COLUMN id SET NOT NULL", OLD, id="not null"),
+    pytest.param("ALTER COLUMN v FIRST", OLD, id="move"),
     pytest.param("SET PARTITIONED BY (v)\nALTER COLUMN v TYPE BIGINT", OLD, id="both"),
     ("SET PARTITIONED BY (v)\nREWRITE PARTITIONS\nADD COLUMN c INT", with_("c", None, None, None)),
 ]
@@ -155,6 +156,12 @@ REFUSED = [
         "INSERT INTO {t} VALUES (4, 'a', 40)",
         ["$dataset' was changed on the main branch as well"],
         id="computed, and rows",
+    ),
+    pytest.param(
+        "ADD COLUMN c BIGINT AS (id * 2)\nALTER COLUMN c SET DEFAULT 5",
+        "INSERT INTO {t} VALUES (4, 'a', 40)",
+        ["$dataset' was changed on the main branch as well"],
+        id="computed with a default of later rows, and rows",
     ),
     pytest.param(
         "ALTER COLUMN v SET NOT NULL",

@@ -103,6 +103,10 @@ def with_(name: str, *values: Any) -> Rows:
     return [{**row, name: value} for row, value in zip(ROWS, values, strict=True)]
 
 
+def ordered(*names: str) -> Rows:
+    return [{name: row[name] for name in names} for row in ROWS]
+
+
 FREE = [
     pytest.param("ADD COLUMN c VARCHAR", with_("c", None, None, None), id="add"),
     ("ADD COLUMN l.item.z INT", with_("l", [ONE | {"z": None}, TWO | {"z": None}], None, [])),
@@ -112,6 +116,10 @@ FREE = [
     ("RENAME COLUMN small TO c", [{("c" if k == "small" else k): v for k, v in row.items()} for row in ROWS]),
     ("RENAME COLUMN s.x TO z", with_("s", {"z": 1, "y": "a"}, None, {"z": 2, "y": None})),
     pytest.param("ALTER COLUMN id SET NOT NULL", ROWS, id="set not null"),
+    pytest.param("ALTER COLUMN small SET DEFAULT 3, ALTER COLUMN small DROP DEFAULT", ROWS, id="set and drop default"),
+    ("ALTER COLUMN d FIRST, ALTER COLUMN p AFTER m", ordered("d", "id", "small", "s", "l", "m", "p")),
+    pytest.param("ALTER COLUMN s.y FIRST", ROWS, id="move inside a struct"),
+    ("ADD COLUMN c INT, ALTER COLUMN c FIRST", [{"c": None, **row} for row in ROWS]),
 ]
 WRITTEN = [
     pytest.param("ADD COLUMN c INT DEFAULT 7", with_("c", 7, 7, 7), id="default"),
@@ -165,6 +173,22 @@ def test_a_computed_column_that_is_not_null_has_none_in_files_of_one_row(databas
     message = database.refuses(f"ALTER TABLE {table} ADD COLUMN c INT NOT NULL AS (small)")
     assert "column 'c' is NOT NULL and its expression gives NULL" in message
     assert rows(database, table) == ROWS
+
+
+def test_a_default_that_changes_is_for_later_rows_alone(database: Database, table: str) -> None:
+    made(database, table)
+    alter(database, table, "ADD COLUMN c INT DEFAULT 1")
+    for number, change in enumerate(("SET DEFAULT 2", "DROP DEFAULT", "SET DEFAULT 3", "SET DEFAULT NULL"), start=4):
+        alter(database, table, f"ALTER COLUMN c {change}")
+        database.run(f"INSERT INTO {table} (id, p) VALUES ({number}, 'a')")
+    assert [row["c"] for row in rows(database, table)] == [1, 1, 1, 2, None, 3, None]
+    for change, message in {
+        "s.x SET DEFAULT 1": "can have no default",
+        "small SET DEFAULT random()": "'random'",
+        "m.value FIRST": "expected a struct",
+        "id AFTER nothing": "no column 'nothing'",
+    }.items():
+        assert message in database.refuses(f"ALTER TABLE {table} ALTER COLUMN {change}")
 
 
 def test_not_null_is_held_from_then_on(database: Database, table: str) -> None:

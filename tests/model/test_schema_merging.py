@@ -13,6 +13,7 @@ from lance_flight.model.schema_changes import (
     AddColumn,
     CommentOn,
     DropColumn,
+    MoveColumn,
     RenameColumn,
     SetNullable,
     SetPrimaryKey,
@@ -64,6 +65,13 @@ MERGED = [
         to(CommentOn("a", "main"), SetPrimaryKey(("a",))), to(RenameColumn(("a",), "n"), CommentOn(None, "branch")),
         ["n int32 !", "b string", "s struct<x: int16>"], id="comments and names",
     ),
+    pytest.param(
+        to(ADD_C), to(MoveColumn(("s",), None), MoveColumn(("a",), "b")),
+        ["s struct<x: int16>", "b string", "a int32 !", "c int8"], id="moved on the branch",
+    ),
+    pytest.param(
+        to(MoveColumn(("s",), None)), to(ADD_C), ["s struct<x: int16>", "a int32 !", "b string", "c int8"], id="moved on main"
+    ),
 ]  # fmt: skip
 
 
@@ -109,6 +117,7 @@ PROBLEMS = [
         to(SetPrimaryKey(("a",))), to(SetNullable(("b",), nullable=False), SetPrimaryKey(("b",))),
         "both have changed the primary key", id="two keys",
     ),
+    pytest.param(to(MoveColumn(("s",), None)), to(MoveColumn(("b",), None)), "both have moved columns", id="two places"),
     pytest.param(to(CommentOn("a", "x")), to(CommentOn("a", "y")), "both have changed column 'a'", id="two comments"),
     pytest.param(to(CommentOn(None, "x")), to(CommentOn(None, "y")), "the comment of the table", id="of the table"),
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from lance_flight.model.naming import column_name_problem
 from lance_flight.model.schema import (
     COMMENT,
     DEFAULT,
+    DEFAULT_CHANGED,
     KEY_POSITION,
     PRIMARY_KEY,
     NamespaceSchema,
@@ -267,7 +268,45 @@ class SetComment:
         return _replace_field(fields, self.path[-1], lambda field: with_comment(field, self.text))
 
 
-SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable | SetComment
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """Change of the value of a column in later rows that give none; None removes it. Stored rows keep their values."""
+
+    path: Path
+    stored: Callable[[pa.Field], str] | None
+    """Returns the value for the column as it is, as text."""
+
+    def edit(self, fields: Fields, _: count[int]) -> Fields:
+        """Return the fields of one level after this change."""
+        return _replace_field(fields, self.path[-1], self._with_default)
+
+    def _with_default(self, field: pa.Field) -> pa.Field:
+        change = {DEFAULT: None if self.stored is None else self.stored(field).encode(), DEFAULT_CHANGED: b"true"}
+        return field.with_metadata(_update_metadata(field.metadata, change))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """Change of a column's place at its level: the first one, or the one after `after`."""
+
+    path: Path
+    after: str | None
+
+    def edit(self, fields: Fields, _: count[int]) -> Fields:
+        """Return the fields of one level after this change."""
+        moved = next(field for field in fields if field.name == self.path[-1])
+        others = [field for field in fields if field is not moved]
+        names = [field.name for field in others]
+        if self.after is not None and self.after not in names:
+            above = self.path[:-1]
+            raise NotFound.named(
+                "column", show_path((*above, self.after)), [show_path((*above, name)) for name in names]
+            )
+        place = 0 if self.after is None else names.index(self.after) + 1
+        return [*others[:place], moved, *others[place:]]
+
+
+SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | SetNullable | SetComment | SetDefault | MoveColumn
 
 
 def apply_changes(schema: NamespaceSchema, *changes: SchemaChange) -> NamespaceSchema:
@@ -346,7 +385,8 @@ def _edit_fields(fields: Fields, change: SchemaChange, fresh: count[int], depth:
     place = names.index(name)
     before = children(fields[place].type)
     inner = _edit_fields(before, change, fresh, depth + 1)
-    if len(inner) != len(before) and not pa.types.is_struct(fields[place].type):
+    is_rearranged = len(inner) != len(before) or (isinstance(change, MoveColumn) and depth + 2 == len(path))
+    if is_rearranged and not pa.types.is_struct(fields[place].type):
         raise SchemaError(
             "schema", [f"column {show_path(path[: depth + 1])!r} is {fields[place].type}; expected a struct"]
         )
@@ -354,9 +394,11 @@ def _edit_fields(fields: Fields, change: SchemaChange, fresh: count[int], depth:
 
 
 def _check_added_once(changes: Sequence[SchemaChange]) -> None:
-    """Refuse to change a column that an earlier one of the changes has added."""
+    """Refuse to change a column that an earlier one of the changes has added, but for its place."""
     added: set[Path] = set()
     for change in changes:
+        if isinstance(change, MoveColumn):
+            continue
         inside = next((path for path in added if change.path[: len(path)] == path), None)
         is_twice = isinstance(change, AddColumn) and change.path == inside
         if inside is not None and not is_twice:
@@ -424,13 +466,16 @@ Columns = Mapping[int, pa.Field]
 def merge_schemas(base: NamespaceSchema, main: NamespaceSchema, branch: NamespaceSchema) -> NamespaceSchema:
     """Return `main` with what `branch` has changed since `base`, itself where that is nothing.
 
-    New columns of the branch come last. Only for schemas without `merge_problems`.
+    New columns of the branch come last, unless it has moved columns. Only for schemas without `merge_problems`.
     """
     old, mine, theirs = _columns(base), _columns(main), _columns(branch)
-    kept = [_merged_field(old.get(number), field, theirs.get(number)) for number, field in mine.items()]
-    added = [field for number, field in theirs.items() if number not in mine and number not in old]
+    merged = {number: _merged_field(old.get(number), field, theirs.get(number)) for number, field in mine.items()}
+    merged |= {number: field for number, field in theirs.items() if number not in mine and number not in old}
+    if _has_moved(old, theirs):
+        places = {number: place for place, number in enumerate(theirs)}
+        merged = dict(sorted(merged.items(), key=lambda column: places.get(column[0], len(places))))
     picked = {key: _pick(*texts) for key, texts in _texts(base.arrow, main.arrow, branch.arrow).items()}
-    fields = [field for field in [*kept, *added] if field is not None]
+    fields = [field for field in merged.values() if field is not None]
     after = replace(main, arrow=pa.schema(fields, _update_metadata(main.arrow.metadata, picked)))
     if after.is_described_as(main):
         return main
@@ -451,6 +496,8 @@ def merge_problems(base: NamespaceSchema, main: NamespaceSchema, branch: Namespa
     keys = [[schema.ids[name] for name in schema.primary_key] for schema in (base, main, branch)]
     if _differ(*keys):
         conflicts.append("both have changed the primary key")
+    if _has_moved(old, mine) and _has_moved(old, theirs):
+        conflicts.append("both have moved columns")
     for key, texts in _texts(base.arrow, main.arrow, branch.arrow).items():
         if _differ(*texts):
             conflicts.append(f"both have changed the {key.decode(errors='replace')} of the table")
@@ -477,6 +524,11 @@ def stricter(schema: NamespaceSchema, than: NamespaceSchema) -> dict[int, str]:
         if not stored.nullable and lets_null:
             paths[number] = path
     return paths
+
+
+def _has_moved(old: Columns, new: Columns) -> bool:
+    """Return whether the columns that both have are in another order."""
+    return [number for number in new if number in old] != [number for number in old if number in new]
 
 
 def _merged_field(old: pa.Field | None, main: pa.Field, branch: pa.Field | None) -> pa.Field | None:

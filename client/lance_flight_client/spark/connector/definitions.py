@@ -45,8 +45,6 @@ _TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
         spark.FloatType: "REAL",
         spark.DoubleType: "DOUBLE",
         spark.StringType: "VARCHAR",
-        spark.CharType: "VARCHAR",
-        spark.VarcharType: "VARCHAR",
         spark.BinaryType: "BYTEA",
         spark.DateType: "DATE",
         spark.TimestampType: "TIMESTAMPTZ",
@@ -59,16 +57,46 @@ def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> s
     """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted, `kind` may be OR REPLACE TABLE."""
     properties: Mapping[str, str] = given["properties"]
     _check_properties(properties)
-    columns = ", ".join(_column(column) for column in given["columns"])
+    key = _primary_key(given.get("constraints", ()))
+    columns = ", ".join(
+        _column({**column, "nullable": column["nullable"] and column["name"] not in key}) for column in given["columns"]
+    )
     fields = partition_fields(given["partitioning"])
     options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
     comment = properties.get("comment")
     return (
-        f"CREATE {kind} {table} ({columns})"
+        f"CREATE {kind} {table} ({columns}"
+        + f", PRIMARY KEY ({', '.join(map(quote_name, key))})" * bool(key)
+        + ")"
         + f" PARTITIONED BY ({fields})" * bool(fields)
         + (f" COMMENT {text(comment)}" if comment is not None else "")
         + f" WITH ({options})" * bool(options)
     )
+
+
+def create_like(table: str, given: Mapping[str, Any], like: NamedTable) -> str:
+    """Return the CREATE TABLE for one with the definition of another; `Unsupported` for what a statement says beside it."""
+    other = sorted(given["properties"].keys() - {"owner", "comment"})
+    if other:
+        raise Unsupported(f"CREATE TABLE … LIKE with {other[0]!r}; expected no more than the two tables")
+    return f"CREATE TABLE {table} LIKE {quote_name(like.db_schema)}.{quote_name(like.name)}"
+
+
+def _primary_key(constraints: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns of the primary key among constraints; `Unsupported` for any other one."""
+    keys = [_key_columns(constraint) for constraint in constraints]
+    if len(keys) > 1:
+        raise Unsupported(f"{len(keys)} primary keys; expected one")
+    return keys[0] if keys else []
+
+
+def _key_columns(constraint: Mapping[str, Any]) -> list[str]:
+    if "columns" not in constraint:
+        raise Unsupported(
+            f"{constraint['definition']}: rows are not compared with a condition; expected PRIMARY KEY, which nothing enforces, or a WHERE"
+            " in INSERT … SELECT"
+        )
+    return [".".join(path) for path in constraint["columns"]]
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
@@ -88,8 +116,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 
 def _column(column: Mapping[str, Any]) -> str:
-    default, comment = column.get("default"), column.get("comment")
-    kind = _parse_type(column["type"])
+    default, comment, kind = column.get("default"), column.get("comment"), _parse_type(column)
     _check_inside((column["name"],), kind)
     return (
         f"{quote_name(column['name'])} {type_words(kind)}"
@@ -115,6 +142,8 @@ def _check_inside(path: tuple[str, ...], kind: spark.DataType) -> None:
 
 
 def _value(node: Node) -> str:
+    if not node or "function" in node:
+        raise Unsupported("DEFAULT: expected a constant, which is computed when it is set")
     if node.get("literal") is None:
         return "NULL"
     found = literal(node["type"], node["literal"])
@@ -125,10 +154,15 @@ def _value(node: Node) -> str:
     return found
 
 
-def _parse_type(kind: str) -> spark.DataType:
+def _parse_type(column: Mapping[str, Any]) -> spark.DataType:
+    if column.get("collated") is not None:
+        raise Unsupported(
+            f"type {column['collated']}: texts have no collation; expected STRING, and COLLATE or lower(…) in queries"
+        )
+    kind = json.loads(column["type"])
     return (
         spark.StructType.fromJson(
-            {"type": "struct", "fields": [{"name": "x", "type": json.loads(kind), "nullable": True, "metadata": {}}]}
+            {"type": "struct", "fields": [{"name": "x", "type": kind, "nullable": True, "metadata": {}}]}
         )
         .fields[0]
         .dataType
@@ -142,6 +176,11 @@ def type_words(kind: spark.DataType) -> str:
     'ARRAY<STRUCT<"a" BIGINT>>'
     """
     match kind:
+        case spark.CharType() | spark.VarcharType():
+            raise Unsupported(
+                f"type {kind.simpleString()}: the length of a text is not kept; expected STRING, or spark.sql.legacy.charVarcharAsString ="
+                " true, which makes it one"
+            )
         case spark.DecimalType():
             return f"DECIMAL({kind.precision}, {kind.scale})"
         case spark.ArrayType():
@@ -216,6 +255,15 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
     return statements[0]
 
 
+def is_done(change: Mapping[str, Any]) -> bool:
+    """Return whether a change removes a property that no table has."""
+    return (
+        change["change"] == "property"
+        and change.get("value") is None
+        and change["name"] not in {"comment", PARTITIONED_BY, *_KEPT}
+    )
+
+
 def list_dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the paths of columns that changes drop."""
     return [tuple(change["column"]) for change in changes if change["change"] == "drop"]
@@ -267,16 +315,25 @@ def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _add_column(change: Mapping[str, Any]) -> str:
-    if change.get("position") is not None:
-        raise Unsupported("ADD COLUMN … FIRST | AFTER: expected no place; a new column is the last one")
-    default, comment, kind = change.get("default"), change.get("comment"), _parse_type(change["type"])
+    default, comment, kind = change.get("default"), change.get("comment"), _parse_type(change)
     _check_inside(tuple(change["column"]), kind)
     return (
         f"ADD COLUMN {_path(change)} {type_words(kind)}"
         + " NOT NULL" * (not change["nullable"])
         + (f" DEFAULT {_value(default)}" if default is not None else "")
         + (f" COMMENT {text(comment)}" if comment is not None else "")
+        + (f", {_move_column(change)}" if "position" in change else "")
     )
+
+
+def _move_column(change: Mapping[str, Any]) -> str:
+    after = change["position"]["after"]
+    return f"ALTER COLUMN {_path(change)} {'FIRST' if after is None else f'AFTER {quote_name(after)}'}"
+
+
+def _default_column(change: Mapping[str, Any]) -> str:
+    value = _value(change["default"]) if "default" in change else "NULL"
+    return f"ALTER COLUMN {_path(change)} {'DROP DEFAULT' if value == 'NULL' else f'SET DEFAULT {value}'}"
 
 
 def _comment_column(change: Mapping[str, Any]) -> str:
@@ -292,7 +349,7 @@ def _drop_column(change: Mapping[str, Any]) -> str:
 
 
 def _retype_column(change: Mapping[str, Any]) -> str:
-    return f"ALTER COLUMN {_path(change)} TYPE {type_words(_parse_type(change['type']))}"
+    return f"ALTER COLUMN {_path(change)} TYPE {type_words(_parse_type(change))}"
 
 
 def _nullable(change: Mapping[str, Any]) -> str:
@@ -308,18 +365,23 @@ def _property(table: str, change: Mapping[str, Any]) -> str:
     raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
 
 
-_INSTEAD: Mapping[str, str] = MappingProxyType(
-    {
-        "UpdateColumnPosition": "ALTER COLUMN … FIRST | AFTER: expected no place; a query names its columns in any order",
-        "UpdateColumnDefaultValue": "ALTER COLUMN … SET DEFAULT | DROP DEFAULT: expected DEFAULT in CREATE TABLE or ADD COLUMN",
-    }
-)
-"""Changes of columns that a table does not know, with what to write instead."""
+def _add_constraint(table: str, change: Mapping[str, Any]) -> str:
+    constraint = change["constraint"]
+    key = ", ".join(map(quote_name, _key_columns(constraint)))
+    return f"ALTER TABLE {table} ADD CONSTRAINT {quote_name(constraint['name'])} PRIMARY KEY ({key})"
+
+
+def _drop_constraint(table: str, change: Mapping[str, Any]) -> str:
+    # A primary key does not keep the name that it was given.
+    del change
+    return f"ALTER TABLE {table} DROP PRIMARY KEY"
 
 
 def _unknown(table: str, change: Mapping[str, Any]) -> str:
-    if change["name"] in _INSTEAD:
-        raise Unsupported(f"ALTER TABLE {table} {_INSTEAD[change['name']]}")
+    if change["name"] == "ClusterBy":
+        raise Unsupported(
+            f"ALTER TABLE {table} CLUSTER BY: expected PARTITION FIELD bucket(n, c), or the option 'sort_by' of a write"
+        )
     raise Unsupported(
         f"ALTER TABLE {table}: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition"
         " fields"
@@ -334,7 +396,9 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
     {
         "add": _add_column,
         "comment": _comment_column,
+        "default": _default_column,
         "drop": _drop_column,
+        "move": _move_column,
         "nullable": _nullable,
         "rename": _rename_column,
         "type": _retype_column,
@@ -343,7 +407,12 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
 """Changes of columns as parts of one ALTER TABLE."""
 
 _OTHERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = MappingProxyType(
-    {"other": _unknown, "property": _property}
+    {
+        "add_constraint": _add_constraint,
+        "drop_constraint": _drop_constraint,
+        "other": _unknown,
+        "property": _property,
+    }
 )
 """Changes that are statements of their own."""
 
@@ -359,6 +428,8 @@ class TableDescription:
     partitioning: list[dict[str, Any]] = field(default_factory=list)
     comment: str | None = None
     columns: list[dict[str, str | None]] = field(default_factory=list)
+    key: Sequence[str] = ()
+    """The columns of the primary key, in its order."""
 
 
 def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableDescription:
@@ -367,7 +438,8 @@ def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableD
         _, snapshot = relation.plan.open_table()
         return _of_snapshot(snapshot)
     partitioning = _partitioning(backend, name) if isinstance(relation, ServerTable) and relation.is_partitioned else []
-    return TableDescription(partitioning, _comment(backend, name), _columns(backend, name))
+    key = _key(backend, name) if isinstance(relation, ServerTable) else ()
+    return TableDescription(partitioning, _comment(backend, name), _columns(backend, name), key)
 
 
 def _of_snapshot(snapshot: Snapshot) -> TableDescription:
@@ -378,7 +450,7 @@ def _of_snapshot(snapshot: Snapshot) -> TableDescription:
         for value, comment in [(schema.defaults.get(name), schema.comments.get(name))]
         if value is not None or comment is not None
     ]
-    return TableDescription(partitioning_of(snapshot), schema.comment, columns)
+    return TableDescription(partitioning_of(snapshot), schema.comment, columns, schema.primary_key)
 
 
 def partitioning_of(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -410,6 +482,14 @@ def _columns(backend: SqlRunner, table: NamedTable) -> list[dict[str, str | None
     return cast("list[dict[str, str | None]]", backend.rows(sql).to_pylist())
 
 
+def _key(backend: SqlRunner, table: NamedTable) -> list[str]:
+    sql = (
+        "SELECT column_name FROM information_schema.key_column_usage"  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)} ORDER BY ordinal_position"
+    )
+    return cast("list[str]", backend.rows(sql).column(0).to_pylist())
+
+
 def _comment(backend: SqlRunner, table: NamedTable) -> str | None:
     # Apart from the columns: a union of both now and then fails, as two scans of the schema tables at once.
     sql = (
@@ -417,24 +497,6 @@ def _comment(backend: SqlRunner, table: NamedTable) -> str | None:
         f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
     )
     return next(iter(backend.rows(sql).column(0).to_pylist()), None)
-
-
-def field_text(described: Mapping[str, Any]) -> str:
-    """Return a partition field as PARTITIONED BY has it.
-
-    >>> field_text({"transform": "bucket", "arguments": [4], "columns": ["o.a"]})
-    'bucket(4, "o"."a")'
-    """
-    columns = [".".join(map(quote_name, column.split("."))) for column in described["columns"]]
-    if described["transform"] == "identity":
-        return columns[0]
-    arguments = [text(each) if isinstance(each, str) else str(each) for each in described["arguments"]]
-    return f"{described['transform']}({', '.join([*arguments, *columns])})"
-
-
-def current_fields(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
-    """Return the partition fields of a table, as Spark's transforms have them; an error of the service where they may not be read."""
-    return _whole(_parse_field(row) for row in _current_specs(backend, table))
 
 
 def _current_specs(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
@@ -447,7 +509,7 @@ def _current_specs(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]
 
 def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
     try:
-        return current_fields(backend, table)
+        return _whole(_parse_field(row) for row in _current_specs(backend, table))
     except ServerError as exc:
         if code_of(exc) != "refused":
             raise

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import InvalidInput, Unsupported
 
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
-from lance_flight_client.spark.connector.definitions import CALENDAR, current_fields, field_text
+from lance_flight_client.spark.connector.definitions import CALENDAR
 from lance_flight_client.spark.options import NamedTable
 
+_NAME = r"(?:`(?:[^`]|``)+`|[\w-]+)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER = 24 * 366 * 100
 """Hours for which a VACUUM that is only about uncommitted files retains snapshots."""
@@ -178,7 +179,10 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     if match["unless"] and _is_named(asked, table, kind, name):
         return None
     point = f" AS OF {match['version']}" if match["version"] else ""
-    return f"ALTER TABLE {_sql(table)} CREATE {kind} {quote_name(name)}{point}", False
+    verb = match["verb"].upper()
+    if verb not in {"CREATE", "REPLACE"}:
+        verb = "REPLACE" if _is_named(asked, table, kind, name) else "CREATE"
+    return f"ALTER TABLE {_sql(table)} {verb} {kind} {quote_name(name)}{point}", False
 
 
 def _drop_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool] | None:
@@ -194,16 +198,12 @@ def _is_named(asked: SqlRunner, table: NamedTable, kind: str, name: str) -> bool
 
 
 def _change_fields(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    del asked
     groups = match.groupdict()
-    current = [field_text(each) for each in current_fields(asked, table)]
-    dropped = _field_texts(groups["dropped"]) if groups.get("dropped") else []
-    for each in dropped:
-        if each not in current:
-            raise NotFound.named("partition field", each, current)
-    added = _field_texts(groups["added"]) if groups.get("added") else []
-    kept = [each for each in current if each not in dropped]
-    fields = [*kept, *(each for each in added if each not in kept)]
-    return f"ALTER TABLE {_sql(table)} SET PARTITIONED BY ({', '.join(fields)})", False
+    changed = ", ".join(_field_texts(groups["fields"]))
+    replacing = groups.get("replacing")
+    added = f" WITH {', '.join(_field_texts(replacing))}" if replacing else ""
+    return f"ALTER TABLE {_sql(table)} {match['verb']} PARTITION FIELD {changed}{added}", False
 
 
 def _field_texts(given: str) -> list[str]:
@@ -211,7 +211,15 @@ def _field_texts(given: str) -> list[str]:
 
     >>> _field_texts("months(at)"), _field_texts("BUCKET(16, `a b`)"), _field_texts("id")
     (['year("at")', 'month("at")'], ['bucket(16, "a b")'], ['"id"'])
+    >>> _field_texts("bucket(16, id) AS shard")
+    ['bucket(16, "id") AS "shard"']
     """
+    named = re.fullmatch(rf"(?P<field>.+)\s+AS\s+(?P<name>{_NAME})", given.strip(), re.IGNORECASE | re.DOTALL)
+    if named is not None:
+        (*others, last) = _field_texts(named["field"])
+        if others:
+            raise Unsupported(f"partition field {given!r} is {len(others) + 1} fields; expected it without a name")
+        return [f"{last} AS {quote_name(_unquoted(named['name']))}"]
     match = re.fullmatch(r"(?:(?P<name>\w+)\s*\((?P<arguments>.*)\)|(?P<column>`(?:[^`]|``)+`|[\w.]+))", given.strip())
     if match is None:
         raise InvalidInput(f"partition field {given!r}; expected a column, or a transform of columns: bucket(16, id)")
@@ -255,20 +263,45 @@ def _refuses(instead: str) -> _Meaning:
     return refuse
 
 
-_NAME = r"(?:`(?:[^`]|``)+`|[\w-]+)"
+def _require(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    del asked
+    return f"ALTER TABLE {_sql(table)} ALTER COLUMN {_column_text(match['column'])} SET NOT NULL", False
+
+
+_NO_STATEMENTS: Mapping[str, str] = MappingProxyType(
+    {
+        r"(?:CREATE|DROP)\s+INDEX": "CREATE INDEX ON t (column) USING …, or DROP INDEX i ON t, by the service's SQL",
+        r"CREATE\b.*\bCLONE": "CREATE TABLE … LIKE and INSERT … SELECT, or ALTER TABLE … CREATE BRANCH",
+        "GENERATE": "nothing: any reader of Lance opens a partition by itself",
+        r"(?:FSCK\s+|MSCK\s+)?REPAIR": "VERIFY TABLE and REPAIR TABLE by the service's SQL, or CALL … .system.verify('t')",
+        "REORG": "OPTIMIZE, which leaves deleted rows out",
+        "ANALYZE": "nothing: counts and extremes are kept as rows are written",
+    }
+)
+"""Statements of others that have no like here, by their first words, with what to do instead."""
+
 _STATEMENTS: Mapping[str, _Meaning] = MappingProxyType(
     {
-        r"ALTER TABLE\s+ADD\s+PARTITION\s+FIELD\s+(?P<added>.+?)": _change_fields,
-        r"ALTER TABLE\s+DROP\s+PARTITION\s+FIELD\s+(?P<dropped>.+?)": _change_fields,
-        r"ALTER TABLE\s+REPLACE\s+PARTITION\s+FIELD\s+(?P<dropped>.+?)\s+WITH\s+(?P<added>.+?)": _change_fields,
-        r"ALTER TABLE\s+CREATE\s+OR\s+REPLACE\s+(?:BRANCH|TAG)\b.*": _refuses("DROP BRANCH or DROP TAG, and CREATE"),
-        r"ALTER TABLE\s+REPLACE\s+(?:BRANCH|TAG)\b.*": _refuses("DROP BRANCH or DROP TAG, and CREATE"),
-        rf"ALTER TABLE\s+CREATE\s+(?P<kind>BRANCH|TAG)\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})"
+        r"ALTER TABLE\s+(?P<verb>ADD|DROP)\s+PARTITION\s+FIELD\s+(?P<fields>.+)": _change_fields,
+        r"ALTER TABLE\s+(?P<verb>REPLACE)\s+PARTITION\s+FIELD\s+(?P<fields>.+?)\s+WITH\s+(?P<replacing>.+)": _change_fields,
+        r"ALTER TABLE\s+(?:CREATE\s+OR\s+)?REPLACE\s+BRANCH\b.*": _refuses(
+            "DROP BRANCH, and CREATE BRANCH … AS OF VERSION"
+        ),
+        rf"ALTER TABLE\s+(?P<verb>CREATE(?:\s+OR\s+REPLACE)?|REPLACE)\s+(?P<kind>BRANCH|TAG)\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})"
         r"(?:\s+AS\s+OF\s+VERSION\s+(?P<version>\d+))?\s*(?P<rest>.*)": _make_named,
         rf"ALTER TABLE\s+DROP\s+(?P<kind>BRANCH|TAG)\s+(?P<if>IF\s+EXISTS\s+)?(?P<name>{_NAME})": _drop_named,
+        rf"ALTER TABLE\s+(?:ALTER|CHANGE)\s+(?:COLUMN\s+)?(?P<column>{_NAME}(?:\.{_NAME})*)\s+SET\s+NOT\s+NULL": _require,
+        r"ALTER TABLE\s+DROP\s+PARTITION\s*(?P<values>\([^`]*\))": _says(
+            "ALTER TABLE {table} DROP PARTITION {values}", reports=False
+        ),
+        r"ALTER TABLE\s+ADD\s+.*PARTITION\b.*": _refuses("nothing: partitions appear as rows arrive"),
+        r"ALTER TABLE\s+DROP\s+.*PARTITION\b.*": _refuses("ALTER TABLE … DROP PARTITION (field = value, …)"),
+        r"SHOW\s+PARTITIONS": _says("SHOW PARTITIONS {table}"),
+        r"SHOW\s+PARTITIONS\s+.*": _refuses("SELECT … FROM t.partitions WHERE …"),
+        **{rf"{verb}\b.*": _refuses(instead) for verb, instead in _NO_STATEMENTS.items()},
         r"ALTER TABLE\s+WRITE\s+.*": _refuses("the options 'distribution' and 'sort_by' of a write"),
         r"ALTER TABLE\s+(?:SET|DROP)\s+IDENTIFIER\s+FIELDS\s+.*": _refuses(
-            "ALTER TABLE … ADD PRIMARY KEY by the service's SQL"
+            "ALTER TABLE … ADD CONSTRAINT name PRIMARY KEY (column, …), or DROP CONSTRAINT"
         ),
         r"OPTIMIZE": _says("ALTER TABLE {table} COMPACT"),
         r"OPTIMIZE\s+.*": _refuses("OPTIMIZE of a whole table, and rows sorted by the option 'sort_by' of a write"),

@@ -10,6 +10,7 @@ from typing import Any, cast
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
+from lance_flight.model.schema import primary_key_name
 from pyspark.sql.types import StructType
 
 from lance_flight_client.errors import ServerError
@@ -35,6 +36,7 @@ from lance_flight_client.spark.connector.relations import (
     limit_rows,
     load,
     relation_of,
+    table_of,
     text,
     with_options,
 )
@@ -120,6 +122,7 @@ def load_table(given: Arguments) -> dict[str, Any]:
         "partitioning": description.partitioning,
         "properties": {**answer["properties"], **comment},
         "is_pinned": point != NEWEST,
+        "key": {"name": primary_key_name(name.name), "columns": description.key} if description.key else None,
     }
 
 
@@ -140,6 +143,14 @@ def create_table(given: Arguments) -> None:
     backend(given).run(definitions.create_table(qualified_name(given), given))
 
 
+def create_table_like(given: Arguments) -> None:
+    """Make a table like another one of the catalog, or with the columns of one elsewhere."""
+    like = table_of(unpickle_handle(given["like"])) if "like" in given else None
+    if like is None:
+        return create_table(given)
+    return backend(given).run(definitions.create_like(qualified_name(given), given, like))
+
+
 def stage_table(given: Arguments) -> dict[str, Any]:
     """Begin to make a table, which takes rows and has no name before `end_table`."""
     key, relation = writes.stage(given["options"], requested_table(given), given)
@@ -153,7 +164,7 @@ def end_table(given: Arguments) -> None:
 
 def alter_table(given: Arguments) -> None:
     """Change a table by all changes of a statement, in one commit."""
-    changes: Sequence[Mapping[str, Any]] = given["changes"]
+    changes: Sequence[Mapping[str, Any]] = [each for each in given["changes"] if not definitions.is_done(each)]
     if not changes:
         # DROP COLUMN IF EXISTS of one that is not there.
         return
@@ -162,6 +173,11 @@ def alter_table(given: Arguments) -> None:
         relation = load(given["options"], backend(given), requested_table(given))
         definitions.check_sources(describe(backend(given), requested_table(given), relation).partitioning, paths)
         changes = definitions.with_stored_paths(changes, relation.source)
+    for change in changes:
+        if change["change"] == "drop_constraint" and change["name"] != primary_key_name(given["name"]):
+            if change["if_exists"]:
+                return
+            raise NotFound.named("constraint", change["name"], [primary_key_name(given["name"])])
     backend(given).run(definitions.alterations(qualified_name(given), changes))
 
 
@@ -194,7 +210,12 @@ def rename_table(given: Arguments) -> None:
 
 
 def create_namespace(given: Arguments) -> None:
-    """Make a schema."""
+    """Make a schema, which has no properties but its owner."""
+    unknown = sorted(given.get("properties", {}).keys() - {"owner"})
+    if unknown:
+        raise Unsupported(
+            f"CREATE NAMESPACE with {unknown[0]!r}; expected none: a namespace has no properties and no comment"
+        )
     backend(given).run(f"CREATE SCHEMA {quote_name(schema_of(given['namespace']))}")
 
 
@@ -425,6 +446,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             list_views,
             load_table,
             create_table,
+            create_table_like,
             stage_table,
             end_table,
             alter_table,

@@ -69,6 +69,11 @@ class DirectTable:
         return self.plan.source
 
     @property
+    def is_pinned(self) -> bool:
+        """Return whether this is the table at a point of its history, which takes no rows."""
+        return self.plan.options.at is not None
+
+    @property
     def takes_conditions(self) -> bool:
         # As `plan_direct` refuses the filter of a branch.
         return "@" not in self.plan.table.name
@@ -259,15 +264,26 @@ def metadata_query(table: NamedTable) -> str | None:
 def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point = NEWEST) -> Relation:
     """Return what a name means at a point; `NotFound`, or the server's error of that code, if it means nothing.
 
-    `s.t.snapshots` is the metadata table `t$snapshots`, unless there is a schema `s.t`.
+    `s.t.snapshots` is the metadata table `t$snapshots`, and `s.t.branch_b` or `s.t.tag_b` the table at a branch or a tag, unless there is
+    a schema `s.t`.
     """
     try:
         return _load(options, backend, table, at)
     except (NotFound, ServerError) as exc:
-        if code_of(exc) != "not_found" or table.name not in {*METADATA_NAMES, *METADATA, *NO_METADATA}:
+        kind, _, ref = table.name.partition("_")
+        is_metadata = table.name in {*METADATA_NAMES, *METADATA, *NO_METADATA}
+        if code_of(exc) != "not_found" or not (is_metadata or kind in {"branch", "tag"}):
             raise
         schema, _, name = table.db_schema.rpartition(".")
-        return _load(options, backend, NamedTable(schema or "public", f"{name}${table.name}"), at)
+        above = NamedTable(schema or "public", name)
+        if is_metadata:
+            return _load(options, backend, above._replace(name=f"{name}${table.name}"), at)
+        if at != NEWEST:
+            raise InvalidInput(f"{name}.{table.name} AS OF another point; expected one of both") from exc
+        _check_listed(backend, above, kind, ref)
+        if kind == "tag":
+            return _load(options, backend, above, Point(tag=ref))
+        return _load(options, backend, above._replace(name=f"{name}@{ref}"), at)
 
 
 def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:

@@ -262,8 +262,10 @@ def begun_in_root(
     """Begin a write to a table of a root, as `begun` does."""
     if isinstance(relation, NewTable):
         return write_to(table_at(relation.store), relation.name, schema, replaces)
-    if not isinstance(relation, DirectTable):
-        raise Unsupported("rows are written to tables, not to views, metadata tables and branches")
+    if not isinstance(relation, DirectTable) or relation.is_pinned:
+        raise Unsupported(
+            "rows are written to tables and branches, not to tags, old versions, views and metadata tables"
+        )
     plan = relation.plan
     if options.branch is not None and predicates:
         raise Unsupported(
@@ -343,7 +345,9 @@ def abort(write: TableWrite, written: Sequence[Any]) -> None:
 
 def deletion(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the DELETE of the rows that fulfil all predicates; None where SQL cannot say one of them."""
-    if not isinstance(relation, DirectTable | ServerTable):
+    if not isinstance(relation, DirectTable | ServerTable) or (
+        isinstance(relation, DirectTable) and relation.is_pinned
+    ):
         return None
     table = relation.plan.table if isinstance(relation, DirectTable) else relation.options.table
     condition = exactly(relation.source, predicates)
@@ -379,8 +383,10 @@ def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | N
         check_changeable(relation)
         read_plan = relation.scan(columns, condition)
         return ReplacedRows(read_plan.schema, read_plan.portions(), condition, relation.rows)
-    if not isinstance(relation, DirectTable):
-        raise Unsupported("UPDATE, MERGE and DELETE change tables, not views, metadata tables and branches")
+    if not isinstance(relation, DirectTable) or relation.is_pinned:
+        raise Unsupported(
+            "UPDATE, MERGE and DELETE change tables and branches, not tags, old versions, views and metadata tables"
+        )
     plan = relation.plan
     left = _tables(replace(plan, options=replace(plan.options, filter=condition)))
     whole = replace(plan, options=replace(plan.options, columns=tuple(columns), filter=None))

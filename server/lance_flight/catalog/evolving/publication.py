@@ -34,7 +34,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.naming import SEPARATOR, TABLE
-from lance_flight.model.schema import DEFAULT, NamespaceSchema
+from lance_flight.model.schema import DEFAULT, DEFAULT_CHANGED, NamespaceSchema
 from lance_flight.model.schema_changes import merge_problems, merge_schemas, stricter
 from lance_flight.model.spec import Expression, PartitionSpec
 
@@ -283,7 +283,7 @@ def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
     new = [
         field
         for field in dataset.schema
-        if field_id(field) is not None and field_id(field) not in known and DEFAULT not in (field.metadata or {})
+        if field_id(field) is not None and field_id(field) not in known and not _is_default(field)
     ]
     stored = {number for part in dataset.get_fragments() for file in part.metadata.files for number in file.fields}
     numbers = numbers_of_columns(dataset) if new else {}
@@ -292,6 +292,12 @@ def _has_new_values(dataset: LanceDataset, known: Collection[int]) -> bool:
         not stored.isdisjoint(numbers[field_id(field)]) and _count_where(dataset, f"`{field.name}` IS NOT NULL")
         for field in new
     )
+
+
+def _is_default(field: pa.Field) -> bool:
+    """Return whether the values that rows have had since a column was added are its default."""
+    metadata = field.metadata or {}
+    return DEFAULT in metadata and DEFAULT_CHANGED not in metadata
 
 
 def _defaults(before: NamespaceSchema, after: NamespaceSchema) -> dict[int, Computed]:

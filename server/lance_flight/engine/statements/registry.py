@@ -11,6 +11,7 @@ from lance_flight.engine.statements.alterations.columns import (
 )
 from lance_flight.engine.statements.alterations.tables import (
     AttachTable,
+    ChangePartitionFields,
     CreateBranch,
     CreateTag,
     DetachPartition,
@@ -79,6 +80,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     CommentStatement,
     SetMetadata,
     Rename,
+    ChangePartitionFields,
     SetPartitionedBy,
     SetOptions,
     DropPartition,

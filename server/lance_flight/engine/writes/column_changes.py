@@ -33,6 +33,7 @@ from lance_flight.model.schema_changes import (
     Annotation,
     Path,
     SchemaChange,
+    SetDefault,
     SetNullable,
     WidenColumn,
     apply_changes,
@@ -83,6 +84,20 @@ def added_column(
         default=stored_default(path, kind, default),
         marks=marks if encoded is None else {**marks, COMMENT: encoded},
     )
+
+
+def changed_default(path: Path, value: str | None) -> SetDefault:
+    """Build the change of a column's default to a value, given as SQL text; None removes the default."""
+    if value is None:
+        return SetDefault(path, None)
+
+    def stored(field: pa.Field) -> str:
+        text = stored_default(path, field.type, value)
+        if text is None:
+            raise AssertionError(value)
+        return text
+
+    return SetDefault(path, stored)
 
 
 def widened_column(path: Path, text: str) -> WidenColumn:

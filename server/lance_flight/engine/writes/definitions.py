@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Table
 from lance_flight.catalog.storage.formats import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
@@ -65,17 +66,17 @@ def parse_partition_by(text: str) -> tuple[PartitionDef, ...]:
     (('s', 'at'),)
     """
     cursor = Cursor.over(text)
-    fields = _fields(cursor)
+    found = field_list(cursor)
     cursor.end()
-    return fields
+    return found
 
 
 def in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
     """Read the list of fields with its brackets."""
     cursor.expect("(")
-    fields = _fields(cursor)
+    found = field_list(cursor)
     cursor.expect(")")
-    return fields
+    return found
 
 
 def any_in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
@@ -83,12 +84,13 @@ def any_in_brackets(cursor: Cursor) -> tuple[PartitionDef, ...]:
     return () if cursor.accept("(", ")") else in_brackets(cursor)
 
 
-def _fields(cursor: Cursor) -> tuple[PartitionDef, ...]:
-    fields = [_parse_field(cursor)]
+def field_list(cursor: Cursor) -> tuple[PartitionDef, ...]:
+    """Read a list of fields without brackets."""
+    found = [_parse_field(cursor)]
     while cursor.accept(","):
-        fields.append(_parse_field(cursor))
-        check_partition_fields(len(fields))
-    return tuple(fields)
+        found.append(_parse_field(cursor))
+        check_partition_fields(len(found))
+    return tuple(found)
 
 
 def _parse_field(cursor: Cursor) -> PartitionDef:
@@ -322,6 +324,29 @@ def partition_spec(
     if problems:
         raise SpecError("PARTITIONED BY", problems)
     return PartitionSpec(id=number, fields=tuple(fields))
+
+
+def changed_fields(
+    snapshot: Snapshot, dropped: Sequence[PartitionDef], added: Sequence[PartitionDef]
+) -> tuple[PartitionField, ...]:
+    """Return the fields of a table's current spec without some and with others, each of which comes last."""
+    kept = list(snapshot.current_spec.fields)
+    for definition in dropped:
+        (path, *others) = definition.columns
+        name = path[0] if definition.transform == "identity" and not others and len(path) == 1 else None
+        gone = next((field for field in kept if field.field_id == name), None)
+        if gone is None and name is not None and path not in snapshot.schema.source_ids:
+            raise NotFound.named("partition field", name, [field.field_id for field in snapshot.current_spec.fields])
+        if gone is None:
+            (asked,) = partition_spec(snapshot.schema, [definition]).fields
+            gone = next((field for field in kept if field.derivation == asked.derivation), None)
+            if gone is None:
+                shown = show_partitioning(snapshot.current_spec, snapshot.schema)
+                raise NotFound(f"no partition field {_format_field(asked, snapshot.schema)}; expected one of {shown}")
+        kept.remove(gone)
+    new = partition_spec(snapshot.schema, added, earlier=snapshot.specs).fields
+    known = {field.derivation for field in kept}
+    return (*kept, *(field for field in new if field.derivation not in known))
 
 
 def check_partitioning(name: str, table: Table, definitions: Sequence[PartitionDef]) -> None:

@@ -21,6 +21,7 @@ from lance_flight.engine.writes.column_changes import (
     added_column,
     alter_columns,
     annotate,
+    changed_default,
     widened_column,
 )
 from lance_flight.engine.writes.computed_columns import SqlExpression
@@ -28,6 +29,7 @@ from lance_flight.errors import LimitExceeded
 from lance_flight.model.schema_changes import (
     CommentOn,
     DropColumn,
+    MoveColumn,
     Notes,
     Path,
     RenameColumn,
@@ -201,6 +203,36 @@ class CommentColumnAction(_ColumnAction):
 
 
 @dataclass(frozen=True, slots=True)
+class SetDefaultAction(_ColumnAction):
+    """ALTER COLUMN path SET DEFAULT value, as SQL text, or DROP DEFAULT (None)."""
+
+    path: Path
+    value: str | None
+
+    @property
+    def operation(self) -> str:
+        return f"alter column {show_path(self.path)} {'drop default' if self.value is None else f'set default {self.value}'}"
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(changed_default(self.path, self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumnAction(_ColumnAction):
+    """ALTER COLUMN path FIRST, or AFTER a column of the same level."""
+
+    path: Path
+    after: str | None
+
+    @property
+    def operation(self) -> str:
+        return f"alter column {show_path(self.path)} {'first' if self.after is None else f'after {self.after}'}"
+
+    def change(self) -> ColumnChange:
+        return ColumnChange(MoveColumn(self.path, self.after))
+
+
+@dataclass(frozen=True, slots=True)
 class AlterColumns(HistoryAlteration):
     """ALTER TABLE t with one or several of ADD, DROP, RENAME and ALTER COLUMN, made one after the other in one commit."""
 
@@ -255,9 +287,20 @@ def _altered_action(cursor: Cursor) -> _ColumnAction:
         return CommentColumnAction(
             path, None if cursor.accept("NULL") else cursor.string("a comment in quotes, or NULL")
         )
+    if cursor.accept("SET", "DEFAULT"):
+        value = _default(cursor)
+        return SetDefaultAction(path, None if value.upper() == "NULL" else value)
+    if cursor.accept("DROP", "DEFAULT"):
+        return SetDefaultAction(path, None)
+    if cursor.accept("FIRST"):
+        return MoveColumnAction(path, None)
+    if cursor.accept("AFTER"):
+        return MoveColumnAction(path, cursor.name("the name of a column"))
     cursor.accept("SET", "DATA")
     if not cursor.accept("TYPE"):
-        raise cursor.error("TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL or COMMENT")
+        raise cursor.error(
+            "TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL, SET DEFAULT, DROP DEFAULT, FIRST, AFTER or COMMENT"
+        )
     kind = cursor.type(",")
     if not kind:
         raise cursor.error(f"the type of column {show_path(path)!r}")

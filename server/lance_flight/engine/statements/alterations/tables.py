@@ -21,7 +21,7 @@ from lance_flight.engine.statements.alterations.alteration import NOT_ALTERED, A
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import MAKING, REMOVING, Required, on
 from lance_flight.engine.writes import definitions, maintenance_options
-from lance_flight.engine.writes.definitions import PartitionDef, partition_spec
+from lance_flight.engine.writes.definitions import PartitionDef, changed_fields, partition_spec
 from lance_flight.engine.writes.partition_changes import (
     PartitionValue,
     attach_table,
@@ -31,6 +31,7 @@ from lance_flight.engine.writes.partition_changes import (
     plain_name,
 )
 from lance_flight.errors import NotFound, Unsupported
+from lance_flight.model.spec import PartitionField, PartitionSpec
 
 
 class _BranchAlteration(HistoryAlteration):
@@ -148,12 +149,56 @@ class SetPartitionedBy(HistoryAlteration):
 
     def _evolution(self, snapshot: Snapshot) -> Revision | None:
         """Return the next spec version; None if its fields equal those of the current one."""
-        number = snapshot.current_spec.id + 1
-        spec = partition_spec(snapshot.schema, self.fields, number=number, earlier=snapshot.specs)
-        if spec.fields == snapshot.current_spec.fields:
-            return None
-        spec.check(snapshot.schema, snapshot.specs)
-        return Revision(operation=f"partition spec v{number}", specs=(spec,))
+        spec = partition_spec(snapshot.schema, self.fields, earlier=snapshot.specs)
+        return new_spec(snapshot, spec.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartitionFields(HistoryAlteration):
+    """ALTER TABLE t ADD, DROP or REPLACE PARTITION FIELD field, … [WITH field, …]: a new spec that differs from the current one by these.
+
+    A field that goes is named by its derivation, or by its name.
+    """
+
+    forms = (
+        "ALTER TABLE t ADD PARTITION FIELD",
+        "ALTER TABLE t DROP PARTITION FIELD",
+        "ALTER TABLE t REPLACE PARTITION FIELD",
+    )
+
+    table: TableRef
+    dropped: tuple[PartitionDef, ...] = ()
+    added: tuple[PartitionDef, ...] = ()
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef) -> ChangePartitionFields:
+        cursor.at -= 3
+        if cursor.accept("ADD", "PARTITION", "FIELD"):
+            return cls(table, added=definitions.field_list(cursor))
+        is_replaced = cursor.accept("REPLACE", "PARTITION", "FIELD")
+        if not is_replaced:
+            cursor.expect("DROP", "PARTITION", "FIELD")
+        dropped = definitions.field_list(cursor)
+        if not is_replaced:
+            return cls(table, dropped)
+        cursor.expect("WITH")
+        return cls(table, dropped, definitions.field_list(cursor))
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        require_partitions(table, "cannot become so").evolve(self._evolution)
+
+    def _evolution(self, snapshot: Snapshot) -> Revision | None:
+        fields = changed_fields(snapshot, self.dropped, self.added)
+        return new_spec(snapshot, fields)
+
+
+def new_spec(snapshot: Snapshot, fields: tuple[PartitionField, ...]) -> Revision | None:
+    """Return the commit of a spec with these fields; None if the current one has the same."""
+    if fields == snapshot.current_spec.fields:
+        return None
+    spec = PartitionSpec(id=snapshot.current_spec.id + 1, fields=fields)
+    spec.check(snapshot.schema, snapshot.specs)
+    return Revision(operation=f"partition spec v{spec.id}", specs=(spec,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@ package lanceflight.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -86,6 +87,7 @@ interface Views extends RelationCatalog {
     private UnsupportedOperationException refused(String procedure, Identifier name) {
         return new UnsupportedOperationException("views of catalog " + planner().catalog()
             + " are queries in the SQL of lance-flight, not of Spark; expected CALL " + planner().catalog() + ".system." + procedure
-            + "('" + String.join(".", name.namespace()) + "." + name.name() + "', 'SELECT …')");
+            + "('" + Stream.concat(Arrays.stream(name.namespace()), Stream.of(name.name())).collect(Collectors.joining("."))
+            + "', 'SELECT …')");
     }
 }

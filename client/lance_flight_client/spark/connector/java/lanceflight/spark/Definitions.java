@@ -5,17 +5,32 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.ColumnDefaultValue;
+import org.apache.spark.sql.connector.catalog.DefaultValue;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.DataType;
 
 /** Columns, transforms and changes of tables as JSON. */
 final class Definitions {
     private Definitions() {}
 
+    static ObjectNode table(ObjectNode arguments, TableInfo table) {
+        ArrayNode constraints = arguments.putArray("constraints");
+        for (Constraint constraint : table.constraints()) {
+            put(constraints.addObject(), constraint);
+        }
+        return table(arguments, table.columns(), table.partitions(), table.properties());
+    }
+
     static ObjectNode table(ObjectNode arguments, Column[] columns, Transform[] partitioning, Map<String, String> properties) {
         ArrayNode fields = arguments.putArray("columns");
         for (Column column : columns) {
-            ObjectNode field = fields.addObject().put("name", column.name()).put("type", column.dataType().json())
+            ObjectNode field = typed(fields.addObject().put("name", column.name()), column.dataType())
                 .put("nullable", column.nullable()).put("comment", column.comment());
             putDefault(field, column.defaultValue());
         }
@@ -39,19 +54,29 @@ final class Definitions {
             node.set("column", Planner.names(column.fieldNames()));
         }
         if (change instanceof TableChange.AddColumn add) {
-            node.put("change", "add").put("type", add.dataType().json()).put("nullable", add.isNullable())
-                .put("comment", add.comment()).put("position", add.position() == null ? null : add.position().toString());
+            typed(node.put("change", "add"), add.dataType()).put("nullable", add.isNullable()).put("comment", add.comment());
+            if (add.position() != null) {
+                put(node.putObject("position"), add.position());
+            }
             putDefault(node, add.defaultValue());
         } else if (change instanceof TableChange.RenameColumn rename) {
             node.put("change", "rename").put("to", rename.newName());
         } else if (change instanceof TableChange.DeleteColumn) {
             node.put("change", "drop");
         } else if (change instanceof TableChange.UpdateColumnType type) {
-            node.put("change", "type").put("type", type.newDataType().json());
+            typed(node.put("change", "type"), type.newDataType());
         } else if (change instanceof TableChange.UpdateColumnNullability nullability) {
             node.put("change", "nullable").put("nullable", nullability.nullable());
         } else if (change instanceof TableChange.UpdateColumnComment comment) {
             node.put("change", "comment").put("comment", comment.newComment());
+        } else if (change instanceof TableChange.UpdateColumnPosition moved) {
+            put(node.put("change", "move").putObject("position"), moved.position());
+        } else if (change instanceof TableChange.UpdateColumnDefaultValue value) {
+            putDefault(node.put("change", "default"), value.newCurrentDefault());
+        } else if (change instanceof TableChange.AddConstraint added) {
+            put(node.put("change", "add_constraint").putObject("constraint"), added.constraint());
+        } else if (change instanceof TableChange.DropConstraint dropped) {
+            node.put("change", "drop_constraint").put("name", dropped.name()).put("if_exists", dropped.ifExists());
         } else if (change instanceof TableChange.SetProperty property) {
             node.put("change", "property").put("name", property.property()).put("value", property.value());
         } else if (change instanceof TableChange.RemoveProperty property) {
@@ -61,10 +86,30 @@ final class Definitions {
         }
     }
 
-    private static void putDefault(ObjectNode node, ColumnDefaultValue value) {
+    /** Puts a type, whose JSON leaves out the collation of texts. */
+    private static ObjectNode typed(ObjectNode node, DataType type) {
+        String shown = type.catalogString().replace(" collate UTF8_BINARY", "");
+        return node.put("type", type.json()).put("collated", shown.contains(" collate ") ? shown : null);
+    }
+
+    private static void put(ObjectNode node, TableChange.ColumnPosition position) {
+        node.put("after", position instanceof TableChange.After after ? after.column() : null);
+    }
+
+    private static void put(ObjectNode node, Constraint constraint) {
+        node.put("name", constraint.name()).put("definition", constraint.toDDL());
+        if (constraint instanceof PrimaryKey key) {
+            ArrayNode columns = node.putArray("columns");
+            for (NamedReference column : key.columns()) {
+                columns.add(Planner.names(column.fieldNames()));
+            }
+        }
+    }
+
+    private static void putDefault(ObjectNode node, DefaultValue value) {
         if (value != null) {
-            node.set("default", value.getValue() == null ? PlannerProcess.JSON.createObjectNode()
-                : ExpressionNodes.of(value.getValue()));
+            Expression found = value instanceof ColumnDefaultValue column ? column.getValue() : value.getExpression();
+            node.put("sql", value.getSql()).set("default", found == null ? PlannerProcess.JSON.createObjectNode() : ExpressionNodes.of(found));
         }
     }
 }

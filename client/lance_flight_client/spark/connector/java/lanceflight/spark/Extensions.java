@@ -2,6 +2,8 @@ package lanceflight.spark;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
+import java.util.Locale;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
@@ -17,12 +19,17 @@ import scala.runtime.BoxedUnit;
  */
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     private static final int FLAGS = Pattern.CASE_INSENSITIVE | Pattern.DOTALL;
-    private static final String NAME = "((?:`(?:[^`]|``)+`|[\\w$-]+)(?:\\.(?:`(?:[^`]|``)+`|[\\w$-]+))*)";
-    private static final Pattern STATEMENT = Pattern.compile("\\s*(?:"
-        + "(ALTER\\s+TABLE)\\s+" + NAME + "\\s+((?:(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD"
-        + "|(?:CREATE|CREATE\\s+OR\\s+REPLACE|REPLACE|DROP)\\s+(?:BRANCH|TAG)|WRITE\\s|(?:SET|DROP)\\s+IDENTIFIER\\s).*?)"
-        + "|(OPTIMIZE|VACUUM|(?:DESCRIBE|DESC)\\s+(?:HISTORY|DETAIL)|RESTORE(?:\\s+TABLE)?)\\s+" + NAME + "((?:\\s.*?)?)"
-        + ")\\s*;?\\s*", FLAGS);
+    private static final String NAME = "(?:`(?:[^`]|``)+`|[\\w$-]+)(?:\\.(?:`(?:[^`]|``)+`|[\\w$-]+))*";
+    private static final Pattern STATEMENT = Pattern.compile("\\s*(?<verb>ALTER\\s+TABLE|CREATE(?:\\s+OR\\s+REPLACE)?\\s+TABLE(?:\\s+IF\\s+NOT"
+        + "\\s+EXISTS)?|OPTIMIZE|VACUUM|(?:DESCRIBE|DESC)\\s+(?:HISTORY|DETAIL)|RESTORE(?:\\s+TABLE)?|REORG\\s+TABLE|FSCK\\s+REPAIR\\s+TABLE"
+        + "|GENERATE\\s+\\w+\\s+FOR\\s+TABLE|SHOW\\s+PARTITIONS|ANALYZE\\s+TABLE|(?:MSCK\\s+)?REPAIR\\s+TABLE"
+        + "|(?:CREATE|DROP)\\s+INDEX\\s+(?:IF\\s+(?:NOT\\s+)?EXISTS\\s+)?[\\w`]+\\s+ON(?:\\s+TABLE)?)\\s+(?<name>" + NAME + ")(?<rest>(?:\\s.*?)?)\\s*;?\\s*", FLAGS);
+    /** What follows a name in those statements of ours that begin as one of Spark's. */
+    private static final Map<String, Pattern> OF_OURS = Map.of(
+        "ALTER TABLE", Pattern.compile("\\s+(?:(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD|(?:CREATE|CREATE\\s+OR\\s+REPLACE|REPLACE|DROP)\\s+(?:BRANCH|TAG)"
+            + "|WRITE\\s|(?:SET|DROP)\\s+IDENTIFIER\\s|(?:ADD|DROP)\\s+(?:IF\\s+(?:NOT\\s+)?EXISTS\\s+)?PARTITION\\s*\\("
+            + "|(?:ALTER|CHANGE)\\s+(?:COLUMN\\s+)?" + NAME + "\\s+SET\\s+NOT\\s+NULL\\s*$).*", FLAGS),
+        "CREATE TABLE", Pattern.compile("\\s+(?:SHALLOW\\s+|DEEP\\s+)?CLONE\\s.*", FLAGS));
     private static final String CATALOG = "spark.sql.catalog.";
 
     @Override
@@ -47,13 +54,17 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     }
 
     private static String translated(SparkSession session, ParserInterface parser, String statement) throws Exception {
-        Matcher match = STATEMENT.matcher(statement);
+        Matcher match = STATEMENT.matcher(withoutComments(statement));
         if (!match.matches()) {
             return statement;
         }
-        boolean isAlter = match.group(1) != null;
+        String rest = match.group("rest");
+        Pattern ours = OF_OURS.get(match.group("verb").toUpperCase(Locale.ROOT).replaceFirst("\\s+(?:OR\\s+REPLACE\\s+)?TABLE\\b.*", " TABLE"));
+        if (ours != null && !ours.matcher(rest).matches()) {
+            return statement;
+        }
         String[] names = scala.jdk.javaapi.CollectionConverters
-            .asJava(parser.parseMultipartIdentifier(match.group(isAlter ? 2 : 5))).toArray(String[]::new);
+            .asJava(parser.parseMultipartIdentifier(match.group("name"))).toArray(String[]::new);
         var current = session.sessionState().catalogManager();
         boolean isNamed = names.length > 1 && isOurs(session, names[0]);
         String catalog = isNamed ? names[0] : current.currentCatalog().name();
@@ -68,9 +79,44 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
         for (int i = isNamed ? 1 : 0; i < names.length; i++) {
             table.append(quoted(names[i])).append(i + 1 < names.length ? "." : "");
         }
-        String verb = (isAlter ? "ALTER TABLE" : match.group(4)).replaceFirst("(?i)\\s+TABLE$", isAlter ? " TABLE" : "");
-        String words = verb + (isAlter ? " " + match.group(3) : match.group(6));
+        String words = match.group("verb").replaceFirst("(?i)^RESTORE\\s+TABLE$", "RESTORE") + rest;
         return "CALL `" + catalog.replace("`", "``") + "`.system.statement(" + literal(table.toString()) + ", " + literal(words) + ")";
+    }
+
+    /** Returns a statement with a blank in the place of each comment; one that does not end stays. */
+    private static String withoutComments(String statement) {
+        StringBuilder kept = new StringBuilder();
+        int length = statement.length();
+        for (int i = 0; i < length; i++) {
+            char first = statement.charAt(i);
+            if (statement.startsWith("--", i)) {
+                while (i < length && statement.charAt(i) != '\n') {
+                    i++;
+                }
+                kept.append(' ');
+            } else if (statement.startsWith("/*", i)) {
+                int depth = 0;
+                do {
+                    int step = statement.startsWith("/*", i) ? 1 : statement.startsWith("*/", i) ? -1 : 0;
+                    depth += step;
+                    i += step == 0 ? 1 : 2;
+                } while (depth > 0 && i < length);
+                if (depth > 0) {
+                    return statement;
+                }
+                i--;
+                kept.append(' ');
+            } else if (first == '\'' || first == '"' || first == '`') {
+                int start = i++;
+                while (i < length && statement.charAt(i) != first) {
+                    i += first != '`' && statement.charAt(i) == '\\' ? 2 : 1;
+                }
+                kept.append(statement, start, Math.min(i + 1, length));
+            } else {
+                kept.append(first);
+            }
+        }
+        return kept.toString();
     }
 
     private static boolean isOurs(SparkSession session, String catalog) {

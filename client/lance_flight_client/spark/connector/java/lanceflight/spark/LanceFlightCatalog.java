@@ -11,7 +11,6 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
-import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
@@ -22,9 +21,9 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
-import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
@@ -109,13 +108,28 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public Set<TableCatalogCapability> capabilities() {
-        return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+        return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE, TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
     }
 
     @Override
-    public Table createTable(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+    public Table createTable(Identifier table, TableInfo definition)
             throws TableAlreadyExistsException, NoSuchNamespaceException {
-        made("create_table", table, Definitions.table(Planner.arguments(table), columns, partitioning, properties));
+        made("create_table", table, Definitions.table(Planner.arguments(table), definition));
+        return newlyMade(table);
+    }
+
+    /** Makes a table like another one; Spark 4.1 has no such method. */
+    public Table createTableLike(Identifier table, TableInfo definition, Table like)
+            throws TableAlreadyExistsException, NoSuchNamespaceException {
+        ObjectNode arguments = Definitions.table(Planner.arguments(table), definition);
+        if (like instanceof LanceFlightTable known && known.planner() == planner) {
+            arguments.put("like", known.handle());
+        }
+        made("create_table_like", table, arguments);
+        return newlyMade(table);
+    }
+
+    private Table newlyMade(Identifier table) {
         try {
             return loadTable(table);
         } catch (NoSuchTableException exc) {
@@ -136,24 +150,20 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     }
 
     @Override
-    public StagedTable stageCreate(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
-            throws TableAlreadyExistsException, NoSuchNamespaceException {
-        ObjectNode definition = Definitions.table(Planner.arguments(table), columns, partitioning, properties);
+    public StagedTable stageCreate(Identifier table, TableInfo info) throws TableAlreadyExistsException, NoSuchNamespaceException {
+        ObjectNode definition = Definitions.table(Planner.arguments(table), info);
         return new NewTable(planner, made("stage_table", table, definition.put("replace", false)));
     }
 
     @Override
-    public StagedTable stageReplace(Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
-            throws NoSuchNamespaceException {
+    public StagedTable stageReplace(Identifier table, TableInfo info) throws NoSuchNamespaceException {
         // Spark has looked whether there is one.
-        return stageCreateOrReplace(table, columns, partitioning, properties);
+        return stageCreateOrReplace(table, info);
     }
 
     @Override
-    public StagedTable stageCreateOrReplace(
-            Identifier table, Column[] columns, Transform[] partitioning, Map<String, String> properties)
-            throws NoSuchNamespaceException {
-        ObjectNode definition = Definitions.table(Planner.arguments(table), columns, partitioning, properties);
+    public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) throws NoSuchNamespaceException {
+        ObjectNode definition = Definitions.table(Planner.arguments(table), info);
         return new NewTable(planner, namespaceAsked("stage_table", table.namespace(), definition.put("replace", true)));
     }
 
@@ -171,6 +181,12 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     @Override
     public boolean dropTable(Identifier table) {
         return planner.ask("drop_table", Planner.arguments(table)).asBoolean();
+    }
+
+    /** Drops a table with its files, as DROP TABLE does. */
+    @Override
+    public boolean purgeTable(Identifier table) {
+        return dropTable(table);
     }
 
     @Override
@@ -214,7 +230,7 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     @Override
     public void createNamespace(String[] namespace, Map<String, String> properties) throws NamespaceAlreadyExistsException {
         try {
-            planner.ask("create_namespace", Planner.arguments(namespace));
+            planner.ask("create_namespace", Planner.with(Planner.arguments(namespace), "properties", properties));
         } catch (LanceFlightException exc) {
             if (exc.is("already_exists")) {
                 throw new NamespaceAlreadyExistsException(namespace);
@@ -225,7 +241,8 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-        throw new UnsupportedOperationException("ALTER NAMESPACE: a namespace of lance-flight has no properties to change");
+        throw new UnsupportedOperationException(
+            "ALTER NAMESPACE: a namespace has no properties and no comment; expected COMMENT ON TABLE, or TBLPROPERTIES of a table");
     }
 
     @Override

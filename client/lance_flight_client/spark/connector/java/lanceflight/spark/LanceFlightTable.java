@@ -10,6 +10,8 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -95,6 +97,20 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         return Transforms.of(loaded.get("partitioning"));
     }
 
+    /** Returns the primary key, which nothing enforces. */
+    @Override
+    public Constraint[] constraints() {
+        JsonNode key = loaded.path("key");
+        if (!key.isObject()) {
+            return new Constraint[0];
+        }
+        NamedReference[] columns = new NamedReference[key.get("columns").size()];
+        for (int i = 0; i < columns.length; i++) {
+            columns[i] = Transforms.column(key.get("columns").get(i));
+        }
+        return new Constraint[] {Constraint.primaryKey(key.get("name").asText(), columns).enforced(false).build()};
+    }
+
     @Override
     public Map<String, String> properties() {
         return Planner.texts(loaded.get("properties"));
@@ -134,6 +150,16 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         // Spark has a DELETE of all rows scan its table, and gives its options to that scan alone.
         checkRowOptions("DELETE", scannedWith);
         planner.ask("delete_where", asked(predicates));
+    }
+
+    /** Throws what Spark would not say: that rows of this cannot be removed. */
+    @Override
+    public boolean truncateTable() {
+        if (!SupportsDeleteV2.super.truncateTable()) {
+            throw new UnsupportedOperationException("TRUNCATE of " + name()
+                + ": expected a table or a branch, not a tag, an old version, a view or a metadata table");
+        }
+        return true;
     }
 
     /** Returns the arguments of a request about the rows that fulfil predicates. */
