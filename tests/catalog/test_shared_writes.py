@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
@@ -46,14 +46,14 @@ def sent(value: T) -> T:
     return cast("T", pickle.loads(pickle.dumps(value)))  # noqa: S301 - our own
 
 
-def task(write: SharedWrite, *pairs: Pair) -> tuple[WrittenPart, ...]:
+def task(write: SharedWrite, *pairs: Pair) -> WrittenFiles:
     """What a task hands in, as it comes out of another process."""
     return sent(sent(write).write([rows(*pairs)], evaluate))
 
 
 def commit(
     write: SharedWrite,
-    *tasks: tuple[WrittenPart, ...],
+    *tasks: WrittenFiles,
     replaces: Replaces = Replaces.NOTHING,
     read: Collection[str] = (),
     once: CommitToken | None = None,

@@ -240,7 +240,9 @@ def files(root: Path) -> set[str]:
             path = above + entry.name
             if (above and entry.name == PRIVATE) or path == f"{PRIVATE}/{LEASES}":
                 continue
-            found.add(path)
+            if path != PRIVATE:
+                # A lease on a table makes the directory.
+                found.add(path)
             if entry.is_dir(follow_symlinks=False):
                 places.append(path + "/")
     return found

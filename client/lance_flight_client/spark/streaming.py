@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Self, cast
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.shared_writes import Replaces, WrittenPart
+from lance_flight.catalog.bulk.shared_writes import Replaces, WrittenFiles
 from lance_flight.catalog.commits.once import StreamBatch, checked_stream
 from lance_flight.catalog.history import Added, Additions
 from lance_flight.catalog.manifests.snapshot import Snapshot
@@ -330,7 +330,7 @@ class WrittenInBatch(WriterCommitMessage):
 
     planned: PlannedWrite
     query: str | None
-    parts: tuple[WrittenPart, ...]
+    parts: WrittenFiles
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -347,7 +347,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's interface
         done = _done(messages)
-        parts = [part for message in done for part in message.parts]
+        parts = tuple(part for message in done for part in message.parts)
         if not done or (not parts and done[0].planned.replaces is Replaces.NOTHING):
             # A batch without rows has nothing that could be there twice.
             return

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenPart
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken, Once, checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.namespace import PartitionedNamespace
@@ -76,7 +76,7 @@ class Report:
 class Written(WriterCommitMessage):
     """Files that a task wrote."""
 
-    parts: tuple[WrittenPart, ...]
+    parts: WrittenFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +91,13 @@ class PlannedWrite:
     replaces: Replaces
     read: Sequence[str] = ()
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Do the work of a task."""
         # What was taken from the iterator is gone: a task that fails is run again by Spark, from its first row on.
         tables = (pa.Table.from_batches([batch]).rename_columns(list(self.names)) for batch in batches)
         return self.shared.write(tables, evaluate_expression)
 
-    def commit(self, written: Sequence[WrittenPart], once: Once | None) -> int:
+    def commit(self, written: WrittenFiles, once: Once | None) -> int:
         """Commit what the tasks wrote; the version. Errors as of `SharedWrite.commit`."""
         return self.shared.commit(written, evaluate_expression, replaces=self.replaces, read=self.read, once=once)
 
@@ -117,7 +117,7 @@ class TableWriter(DataSourceArrowWriter):
         return Written(self._planned.write(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        written = [part for message in messages if message is not None for part in cast("Written", message).parts]
+        written = tuple(part for message in messages if message is not None for part in cast("Written", message).parts)
         count = sum(part.rows for part in written)
         once = None if self._commit_id is None else CommitToken.now(self._commit_id, count)
         try:

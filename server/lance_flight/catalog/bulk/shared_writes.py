@@ -7,26 +7,23 @@ together. Files of a process that died, or whose work was done twice, are part o
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from typing import Self
+from typing import Self, TypeAlias
 
 import pyarrow as pa
-from lance import FragmentMetadata
 
 from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.table import Table
 from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import directory_name, new_mark
@@ -46,54 +43,9 @@ class Replaces(Enum):
     """Nothing: the rows are new to the tables that they were compared with, as those are at the beginning."""
 
 
+WrittenFiles: TypeAlias = tuple[TableUpdate, ...]
+"""Files that one process wrote, as one edit for each partition."""
 _RESTING_ON_READS = frozenset({Replaces.TABLE, Replaces.READ, Replaces.NOTHING_OF_READ})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPart:
-    """The data files that one process wrote for one partition; `values` is its row of partition values as an IPC stream."""
-
-    object_id: str
-    location: str
-    place: str
-    values: bytes
-    fragments: tuple[str, ...]
-    files: tuple[str, ...]
-    rows: int
-
-    @classmethod
-    def of(cls, edit: TableUpdate) -> Self:
-        """Return the description, for another process, of an edit that only adds rows."""
-        return cls(
-            object_id=edit.object_id,
-            location=edit.location,
-            place=edit.place,
-            values=encode_rows(edit.values),
-            fragments=tuple(json.dumps(fragment.to_json()) for fragment in edit.fragments),
-            files=tuple(edit.files),
-            rows=edit.rows,
-        )
-
-    @property
-    def data_files(self) -> set[str]:
-        """Its files, by their paths within `place`."""
-        written = {file["path"] for fragment in self.fragments for file in json.loads(fragment)["files"]}
-        return {f"{DATA}/{name}" for name in written.union(self.files)}
-
-    def edit(self, snapshot: Snapshot, table: PartitionTable | None) -> TableUpdate:
-        """Return the edit again, in another process, of the table that the snapshot has for this partition."""
-        return TableUpdate(
-            spec=snapshot.current_spec,
-            schema=snapshot.schema.table,
-            values=decode_table(self.values),
-            object_id=self.object_id,
-            location=self.location,
-            place=self.place,
-            table=table,
-            fragments=[FragmentMetadata.from_json(fragment) for fragment in self.fragments],
-            files=list(self.files),
-            rows=self.rows,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +79,8 @@ class SharedWrite:
             mark=new_mark(),
         )
 
-    def write(
-        self, tables: Iterable[pa.Table], evaluate: Evaluate, *, is_stored: bool = False
-    ) -> tuple[WrittenPart, ...]:
-        """Write rows as invisible data files, in bounded memory; remove the files if that fails.
+    def write(self, tables: Iterable[pa.Table], evaluate: Evaluate, *, is_stored: bool = False) -> WrittenFiles:
+        """Write rows as invisible data files, in bounded memory, and return one edit for each partition; remove the files if that fails.
 
         Rows that are stored already are moved as they are.
         """
@@ -139,11 +89,12 @@ class SharedWrite:
             edits = namespace.write_files(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
         # The process that commits may be on another machine, and cannot flush what lies in the memory of this one.
         flush(self.store.uri)
-        return tuple(WrittenPart.of(edit) for edit in edits)
+        # A slice would be pickled with all that it was cut from.
+        return tuple(replace(edit, values=decode_table(encode_rows(edit.values))) for edit in edits)
 
     def commit(
         self,
-        written: Iterable[WrittenPart],
+        written: Iterable[TableUpdate],
         evaluate: Evaluate,
         *,
         replaces: Replaces = Replaces.NOTHING,
@@ -162,7 +113,7 @@ class SharedWrite:
         except (NotFound, SerializationFailure):
             self.discard(parts)
             raise
-        edits = edits_of(snapshot, parts)
+        edits = combine_edits(parts)
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces in _RESTING_ON_READS)
             transaction.once = once
@@ -177,7 +128,7 @@ class SharedWrite:
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)
 
-    def discard(self, written: Iterable[WrittenPart]) -> None:
+    def discard(self, written: Iterable[TableUpdate]) -> None:
         """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
         for part in written:
             self.store.child(part.place).remove_files(part.data_files)
@@ -196,12 +147,6 @@ class SharedWrite:
         if snapshot.committed_at != self.committed_at:
             raise SerializationFailure(f"table {self.store.name!r} was dropped or replaced by another writer")
         return namespace, snapshot
-
-
-def edits_of(snapshot: Snapshot, parts: Sequence[WrittenPart]) -> list[TableUpdate]:
-    """Return what processes wrote, one edit for each partition."""
-    tables = snapshot.tables_named(list({part.object_id for part in parts}))
-    return combine_edits(part.edit(snapshot, tables.get(part.object_id)) for part in parts)
 
 
 def _replace(transaction: Transaction, store: Store, edits: Sequence[TableUpdate], read: Collection[str]) -> None:

@@ -7,7 +7,7 @@ decide it, and by reading it where they do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -154,11 +154,13 @@ def by_fragment(addresses: np.ndarray) -> Iterator[tuple[int, list[int]]]:
 
 
 def combine_edits(edits: Iterable[TableUpdate]) -> list[TableUpdate]:
-    """Return one edit for each table: what goes from it and what comes to it are one version."""
+    """Return one edit for each table, none of those given: what goes from it and what comes to it are one version."""
     by_id: dict[str, TableUpdate] = {}
     for edit in edits:
-        first = by_id.setdefault(edit.object_id, edit)
-        if first is not edit:
+        first = by_id.get(edit.object_id)
+        if first is None:
+            by_id[edit.object_id] = replace(edit, fragments=[*edit.fragments], files=[*edit.files])
+        else:
             first.fragments += edit.fragments
             first.files += edit.files
             first.rows += edit.rows

@@ -17,8 +17,8 @@ from itertools import accumulate
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
-from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenPart, edits_of
-from lance_flight.catalog.commits.removals import table_dropped
+from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenFiles
+from lance_flight.catalog.commits.removals import combine_edits, table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
@@ -98,13 +98,13 @@ class Move:
     schema: NamespaceSchema
     evaluate: Evaluate
 
-    def run(self) -> tuple[WrittenPart, ...]:
+    def run(self) -> WrittenFiles:
         """Write the rows of the parts as files that are not visible yet."""
         scan = Scan(source=self.schema.plain, schema=self.schema.plain, ids=self.schema.ids)
         batches = scan.read(part.sources for part in self.parts)
         return self.write.write((pa.Table.from_batches([batch]) for batch in batches), self.evaluate, is_stored=True)
 
-    def undo(self, result: tuple[WrittenPart, ...]) -> None:
+    def undo(self, result: WrittenFiles) -> None:
         """Delete the files that were written."""
         self.write.discard(result)
 
@@ -216,11 +216,11 @@ def _move(
     transaction: Transaction,
     tables: Sequence[PartitionTable],
     moves: Sequence[Move],
-    run: Callable[[Sequence[Move]], list[tuple[WrittenPart, ...]]],
+    run: Callable[[Sequence[Move]], list[WrittenFiles]],
 ) -> RewrittenTables:
     root, snapshot = namespace.store, transaction.base
     try:
-        written = edits_of(snapshot, [part for parts in run(moves) for part in parts])
+        written = combine_edits(part for parts in run(moves) for part in parts)
     except BaseException:
         moves[0].write.discard(())
         raise

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.catalog.storage.lance_fields import number_at
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.index_coverage import covered_files
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_names
@@ -343,13 +344,8 @@ def indexed_files(column: str, scan: Scan, source: Source) -> frozenset[int]:
     Lance does not tell the kind of an index of merged tables.
     """
     root, *inner = column.split(".")
-    stored, fields = physical(source.columns, root, scan.ids.get(root)), source.dataset.lance_schema.fields()
-    number = None
-    for name in [] if stored is None else [stored.name, *inner]:
-        indexed = next((field for field in fields if field.name() == name), None)
-        if indexed is None:
-            return frozenset()
-        number, fields = indexed.id(), indexed.children()
+    stored = physical(source.columns, root, scan.ids.get(root))
+    number = None if stored is None else number_at(source.dataset.lance_schema, [stored.name, *inner])
     mine = [index for index in source.dataset.describe_indices() if list(index.fields) == [number]]
     return frozenset[int]().union(*map(covered_files, mine))
 

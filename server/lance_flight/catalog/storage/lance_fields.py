@@ -77,6 +77,17 @@ def numbers_of_columns(dataset: LanceDataset) -> dict[int | None, list[int]]:
     return {field_id(column): list(_numbers(stored)) for column, stored in columns}
 
 
+def number_at(schema: LanceSchema, path: Sequence[str]) -> int | None:
+    """Return Lance's number of a column, or of the field inside structs that a path leads to; None without one."""
+    number, fields = None, schema.fields()
+    for name in path:
+        field = next((each for each in fields if each.name() == name), None)
+        if field is None:
+            return None
+        number, fields = int(field.id()), field.children()
+    return number
+
+
 def leaves(schema: LanceSchema) -> list[int]:
     """Return the numbers of the fields that have data of their own, ascending.
 

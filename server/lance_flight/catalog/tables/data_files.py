@@ -80,12 +80,9 @@ class Layout:
 
     def find(self, columns: bytes | None, open_table: Callable[[], LanceDataset]) -> Layout | None:
         """Return what `for_table` does; a table is opened where its columns, as its version file says them, are not known or new."""
-        known = None if columns is None else self._by_columns.get(columns)
-        if known is None:
-            known = (self.for_table(open_table()),)
-            if columns is not None:
-                self._by_columns.put(columns, known)
-        return known[0]
+        if columns is None:
+            return self.for_table(open_table())
+        return self._by_columns.find(columns, lambda: (self.for_table(open_table()),))[0]
 
     def for_table(self, dataset: LanceDataset) -> Layout | None:
         """Return the layout of the same columns in a table that is there, in its version of Lance's format.

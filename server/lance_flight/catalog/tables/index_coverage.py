@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import lance
@@ -26,6 +25,7 @@ from lance import LanceDataset
 from lance.dataset import IndexFile
 
 from lance_flight.catalog.manifests.indices import IndexDefinition
+from lance_flight.catalog.storage.lance_fields import number_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
@@ -122,14 +122,8 @@ def definitions(dataset: LanceDataset) -> Iterator[IndexDefinition]:
 
 def _is_of(dataset: LanceDataset, column: str, kind: IndexKind) -> Callable[[lance.IndexDescription], bool]:
     """Return a test for indices of a kind of a column."""
-    number = _number_of(dataset.lance_schema.fields(), column.split("."))
+    number = number_at(dataset.lance_schema, column.split("."))
     return lambda index: list(index.fields) == [number] and _plain(index.index_type) == _plain(kind.name)
-
-
-def _number_of(fields: Iterable[Any], path: Sequence[str]) -> int:
-    """Return Lance's number of a column, or of a field inside structs."""
-    first = next(field for field in fields if field.name() == path[0])
-    return int(first.id()) if len(path) == 1 else _number_of(first.children(), path[1:])
 
 
 def _files(segments: Iterable[lance.Index]) -> frozenset[int]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.file import LanceFileReader
 
+from lance_flight.catalog.storage.lance_fields import number_at
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables.partitions import path_of_base
@@ -49,7 +50,7 @@ def may_have_gaps(dataset: LanceDataset, path: Sequence[str]) -> bool:
 
 
 def _is_whole(dataset: LanceDataset, path: tuple[str, ...]) -> bool:
-    number = _number_of(dataset.lance_schema.fields(), path)
+    number = number_at(dataset.lance_schema, path)
     if number is None:
         return False
     places, fragments = _places(dataset), dataset.get_fragments()
@@ -81,12 +82,8 @@ def _of_file(file: Any, column: int, places: dict[int | None, str]) -> bool:
     place = places.get(file.base_id)
     if place is None or "/" in file.path:
         return False
-    key = f"{place}/{file.path}", column
-    known = _of_files.get(key)
-    if known is None:
-        known = _is_whole_in(Path(key[0]), column, file.file_size_bytes)
-        _of_files.put(key, known)
-    return known
+    path = f"{place}/{file.path}"
+    return _of_files.find((path, column), lambda: _is_whole_in(Path(path), column, file.file_size_bytes))
 
 
 def _is_whole_in(file: Path, column: int, size: int | None) -> bool:
@@ -103,15 +100,6 @@ def _is_whole_in(file: Path, column: int, size: int | None) -> bool:
 
 def _of_page(described: str) -> bool:
     return _OF_VECTORS in described and not any(sign in described for sign in _OF_GAPS)
-
-
-def _number_of(fields: Sequence[Any], path: tuple[str, ...]) -> int | None:
-    """Return Lance's number of the field that a path leads to."""
-    name, *inner = path
-    first = next((field for field in fields if field.name() == name), None)
-    if first is None:
-        return None
-    return _number_of(first.children(), tuple(inner)) if inner else int(first.id())
 
 
 def have_gaps(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
