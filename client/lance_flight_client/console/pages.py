@@ -40,6 +40,7 @@ from lance_flight_client.console.exploring import (
     kinds_of,
     summarize,
 )
+from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, graph_of
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.partitions import details_of, fields_of_spec, rows_of_partition
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
@@ -424,7 +425,6 @@ def _query(request: Request) -> Any:
     return login.queries.find(request.path_params["query"])
 
 
-MOST_SNAPSHOTS = 500
 MOST_PARTITIONS = 1_000
 
 
@@ -570,57 +570,32 @@ def _operations(server: ConsoleServer) -> dict[str, Any]:
 
 @page
 def history(request: Request, server: ConsoleServer) -> Response:
-    """Show the snapshots of a table on a time line, and what differs between two of them."""
+    """Show the snapshots of a table with its branches and tags, and what differs between two of them."""
     console_table = table_of(request, server)
     if console_table is None:
         return no_table(request)
-    rows = (
-        []
-        if console_table.is_view
-        else server.rows(
-            f"SELECT * FROM {console_table.sql(metadata='snapshots')} ORDER BY version DESC LIMIT {MOST_SNAPSHOTS}"
-        ).to_pylist()
-    )
+    graph = graph_of(server, console_table)
     wanted = [whole_number(request, name) for name in ("a", "b")]
-    chosen = sorted(version for version in wanted if version is not None) if console_table.is_partitioned else []
-    compared: list[tables.PartitionDifference] | None = None
-    if len(chosen) == 2:  # noqa: PLR2004 - two snapshots
+    chosen = [] if console_table.is_view else sorted({version for version in wanted if version is not None})
+    compared: list[PartitionDifference] | None = None
+    if len(chosen) == 2 and console_table.is_partitioned:  # noqa: PLR2004 - two snapshots
         first, second = (
             tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table, version))
             for version in chosen
         )
-        # What changed most comes first: that is what people look for.
-        compared = sorted(
-            tables.differences(first, second),
-            key=lambda each: (each.what != "changed", -abs((each.after or 0) - (each.before or 0))),
-        )
-    return pages_of(request).show(
+        compared = differences(first, second)
+    return pages_of(
+        request
+    ).show(
         request,
         "history.html",
         table=console_table,
-        snapshots=rows,
-        dots=_dots(rows),
-        named=_names_of_snapshots(server, console_table),
+        graph=graph,
+        snapshots=list(reversed(graph.lanes[0].dots)),
         chosen=chosen,
+        changes=changed_rows(console_table, kinds_of(server, console_table), *chosen)
+        if len(chosen) == 2  # noqa: PLR2004
+        else None,
         counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
     )
-
-
-def _names_of_snapshots(server: ConsoleServer, table: ConsoleTable) -> dict[int, list[str]]:
-    """Return the tags of versions, and the branches that fork there."""
-    named: dict[int, list[str]] = {}
-    for kind, column, sign in (("tags", "version", "tag"), ("branches", "forked_at", "branch")):
-        is_kept = not table.is_view and (table.is_partitioned or kind == "tags")
-        sql = f"SELECT {column}, name FROM {table.sql(metadata=kind)} ORDER BY name LIMIT {MOST_LISTED}"
-        for version, name in list_rows(server, sql if is_kept else "")[1]:
-            named.setdefault(version, []).append(f"{sign} {name}")
-    return named
-
-
-def _dots(snapshots: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the places of snapshots on a line from the oldest to the newest, in percent."""
-    moments = [row["committed_at"].timestamp() for row in snapshots]
-    first, last = min(moments, default=0.0), max(moments, default=0.0)
-    span = last - first or 1.0
-    return [{**row, "x": round(100 * (at - first) / span, 2)} for row, at in zip(snapshots, moments, strict=True)]

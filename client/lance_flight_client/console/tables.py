@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -166,45 +166,6 @@ def read_by(
     explained = server.rows(f"EXPLAIN SELECT * FROM {at} WHERE ({condition}\n)").to_pylist()
     reasons = [line for row in explained if row["plan_type"] == "partitions" for line in row["plan"].splitlines()]
     return frozenset(read["object_id"].to_pylist()), reasons
-
-
-def _order(partition: Mapping[str, Any]) -> list[tuple[bool, Any]]:
-    """Return what partitions are sorted by: their specs and values, NULL first."""
-    values = list(partition.values())[: list(partition).index("object_id")]
-    return [(value is not None, value if value is not None else 0) for value in values]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDifference:
-    """A partition of two snapshots: what happened to it between, and its rows before and after (None: it was not there)."""
-
-    what: str
-    values: str
-    before: int | None
-    after: int | None
-
-
-def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
-    """Return the partitions that differ between two snapshots: added, removed, or with another version."""
-    old, new = ({row["object_id"]: row for row in table.to_pylist()} for table in (before, after))
-    found = []
-    for number in sorted({*old, *new}, key=lambda number: _order(new.get(number) or old[number])):
-        was, now = old.get(number), new.get(number)
-        if was is not None and now is not None:
-            if (was["read_version"], was["read_branch"], was["location"]) == (
-                now["read_version"],
-                now["read_branch"],
-                now["location"],
-            ):
-                continue
-            what = "changed"
-        else:
-            what = "added" if was is None else "removed"
-        row = now or was or {}
-        names = fields_of(after if now is not None else before)
-        values = ", ".join(f"{name} = {'NULL' if row[name] is None else row[name]}" for name in names)
-        found.append(PartitionDifference(what, values or "the whole table", was and was["rows"], now and now["rows"]))
-    return found
 
 
 def fields_of(partitions: pa.Table) -> Sequence[str]:

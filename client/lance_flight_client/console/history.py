@@ -1,0 +1,159 @@
+"""History of a table: its snapshots, branches and tags as a graph, and what differs between two snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lance_flight_client.console.exploring import LARGE, PREVIEW_LARGE_ROWS, PREVIEW_ROWS
+from lance_flight_client.console.server import ConsoleServer
+from lance_flight_client.console.tables import ConsoleTable, fields_of, list_rows
+from lance_flight_client.parameters import text_literal
+
+MOST_SNAPSHOTS = 500
+MOST_BRANCHES = 8
+"""Branches that are drawn, the newest ones."""
+MOST_BRANCH_SNAPSHOTS = 100
+_MOST_NAMES = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDot:
+    """Snapshot in the graph: its place from left to right in percent, its facts, and the tags and branches at it."""
+
+    version: int
+    committed: datetime
+    operation: str
+    added: int
+    changed: int
+    removed: int
+    x: float = 0.0
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLane:
+    """The snapshots of a branch (None: the main one), the oldest first, and the version of the main one that they go out from."""
+
+    branch: str | None
+    dots: Sequence[SnapshotDot]
+    fork: float = 0.0
+
+    def sql(self, table: ConsoleTable) -> str:
+        """Return the table as this branch has it, in SQL."""
+        return _of_branch(table, self.branch).sql()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryGraph:
+    """The lanes of a table, the main one first."""
+
+    lanes: Sequence[HistoryLane]
+
+
+def graph_of(server: ConsoleServer, table: ConsoleTable) -> HistoryGraph:
+    """Return the newest snapshots of a table and its branches, placed in the order of their commits."""
+    if table.is_view:
+        return HistoryGraph([HistoryLane(branch=None, dots=())])
+    forks: dict[str | None, int] = {}
+    if table.is_partitioned:
+        found = (
+            f"SELECT name, forked_at FROM {table.sql(metadata='branches')} ORDER BY version DESC LIMIT {MOST_BRANCHES}"
+        )
+        forks = dict(list_rows(server, found)[1])
+    names = _names(server, table, forks)
+    lanes = {branch: _snapshots(server, table, branch, forks.get(branch)) for branch in [None, *forks]}
+    ordered = sorted({dot.committed for dots in lanes.values() for dot in dots})
+    place = {moment: round(100 * step / max(len(ordered) - 1, 1), 2) for step, moment in enumerate(ordered)}
+    placed = {
+        branch: [replace(dot, x=place[dot.committed], names=names.get((branch, dot.version), ())) for dot in dots]
+        for branch, dots in lanes.items()
+    }
+    main = {dot.version: dot.x for dot in placed[None]}
+    return HistoryGraph(
+        [
+            HistoryLane(branch=branch, dots=dots, fork=main.get(forks.get(branch, 0), 0.0))
+            for branch, dots in placed.items()
+        ]
+    )
+
+
+def _of_branch(table: ConsoleTable, branch: str | None) -> ConsoleTable:
+    return table if branch is None else replace(table, name=f"{table.name}@{branch}")
+
+
+def _snapshots(server: ConsoleServer, table: ConsoleTable, branch: str | None, fork: int | None) -> list[SnapshotDot]:
+    since, most = ("", MOST_SNAPSHOTS) if branch is None else (f" WHERE version > {fork}", MOST_BRANCH_SNAPSHOTS)
+    sql = (
+        "SELECT version, committed_at, operation, tables_added, tables_changed, tables_removed"
+        f" FROM {_of_branch(table, branch).sql(metadata='snapshots')}{since} ORDER BY version DESC LIMIT {most}"
+    )
+    # What the main branch has is asked for in the open: a refusal of it is the page's own.
+    rows = list_rows(server, sql)[1] if branch else [list(row.values()) for row in server.rows(sql).to_pylist()]
+    return [
+        SnapshotDot(version=version, committed=at, operation=what or "", added=added, changed=changed, removed=removed)
+        for version, at, what, added, changed, removed in reversed(rows)
+    ]
+
+
+def _names(
+    server: ConsoleServer, table: ConsoleTable, forks: Mapping[str | None, int]
+) -> dict[tuple[str | None, int], list[str]]:
+    """Return the tags of snapshots, and the branches that go out from them, by branch and version."""
+    named: dict[tuple[str | None, int], list[str]] = {}
+    tags = f"SELECT branch, version, name FROM {table.sql(metadata='tags')} ORDER BY name LIMIT {_MOST_NAMES}"
+    for branch, version, name in list_rows(server, tags)[1]:
+        named.setdefault((branch, version), []).append(f"tag {name}")
+    for name, version in forks.items():
+        named.setdefault((None, version), []).append(f"branch {name}")
+    return named
+
+
+def changed_rows(table: ConsoleTable, kinds: Mapping[str, str], first: int, second: int) -> str:
+    """Return the query of the rows that were added and removed between two snapshots."""
+    most = PREVIEW_LARGE_ROWS if any(map(LARGE.search, kinds.values())) else PREVIEW_ROWS
+    return f"SELECT * FROM table_changes({text_literal(table.sql())}, {first}, {second})\nLIMIT {most}"
+
+
+def _order(partition: Mapping[str, Any]) -> list[tuple[bool, Any]]:
+    """Return what partitions are sorted by: their specs and values, NULL first."""
+    values = list(partition.values())[: list(partition).index("object_id")]
+    return [(value is not None, value if value is not None else 0) for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDifference:
+    """A partition of two snapshots: what happened to it between, and its rows before and after (None: it was not there)."""
+
+    what: str
+    values: str
+    before: int | None
+    after: int | None
+
+
+def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
+    """Return the partitions that differ between two snapshots: added, removed, or with another version."""
+    old, new = ({row["object_id"]: row for row in table.to_pylist()} for table in (before, after))
+    found = []
+    for number in sorted({*old, *new}, key=lambda number: _order(new.get(number) or old[number])):
+        was, now = old.get(number), new.get(number)
+        if was is not None and now is not None:
+            if (was["read_version"], was["read_branch"], was["location"]) == (
+                now["read_version"],
+                now["read_branch"],
+                now["location"],
+            ):
+                continue
+            what = "changed"
+        else:
+            what = "added" if was is None else "removed"
+        row = now or was or {}
+        names = fields_of(after if now is not None else before)
+        values = ", ".join(f"{name} = {'NULL' if row[name] is None else row[name]}" for name in names)
+        found.append(PartitionDifference(what, values or "the whole table", was and was["rows"], now and now["rows"]))
+    # What changed most comes first: that is what people look for.
+    return sorted(found, key=lambda each: (each.what != "changed", -abs((each.after or 0) - (each.before or 0))))
