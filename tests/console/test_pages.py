@@ -107,7 +107,8 @@ def test_what_is_written_before_the_scripts_have_come_is_not_lost(console: Conso
 def test_a_wrong_condition_is_said_beside_the_map(console: Console) -> None:
     page = console.open("t/public/trips/map")
     page.get_by_label("WHERE").fill("wind > 3")
-    expect(page.get_by_role("alert")).to_contain_text("No field named wind")
+    # The cause comes first, and the code that is looked up last.
+    expect(page.get_by_role("alert")).to_have_text(re.compile(r"^No field named wind.*\(invalid_sql\)$", re.DOTALL))
     assert page.locator("svg.map rect").count() == 37
     page.get_by_label("WHERE").fill("site = 'Rome'")
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -129,7 +130,7 @@ def test_a_large_map_is_drawn_on_a_canvas(console: Console, monkeypatch: pytest.
     page = console.open("t/public/trips/map?where=month%20%3D%203")
     canvas = page.locator("canvas.map")
     expect(page.get_by_role("application")).to_have_accessible_name(
-        "Map of 37 partitions: arrow keys go from cell to cell"
+        "Map of 37 partitions: arrow keys go from cell to cell, Enter opens one"
     )
     drawn = """canvas => {
         const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
@@ -298,10 +299,43 @@ def test_nothing_moves_while_rows_come(console: Console, path: str, settled: str
 
 def test_dots_of_the_time_line_are_two_clicks_too(console: Console) -> None:
     page = console.open("t/public/trips/history")
-    page.locator("svg.line circle").first.click()
-    expect(page.get_by_role("status")).to_contain_text("Snapshot 8 is chosen")
     page.locator("svg.line circle").last.click()
-    expect(page.get_by_role("status")).to_contain_text("Between snapshots 6 and 8: 37 partitions added")
+    expect(page.locator("#between")).to_contain_text("Snapshot 8 is chosen")
+    page.locator("svg.line circle").first.click()
+    expect(page.locator("#between")).to_contain_text("Between snapshots 6 and 8: 37 partitions added")
+
+
+def test_history_is_a_graph_and_shows_changed_rows_first(console: Console, server: Server) -> None:
+    branch = "b" * 60
+    server.run("CREATE TABLE forked (id BIGINT, note VARCHAR) PARTITIONED BY (id)")
+    try:
+        server.run(f"INSERT INTO forked VALUES (1, '{HOSTILE}')")
+        server.run(f"ALTER TABLE forked CREATE BRANCH {branch}")
+        server.run(f"INSERT INTO \"forked@{branch}\" VALUES (7, 'on the branch')")
+        server.run("INSERT INTO forked VALUES (2, 'two')")
+        server.run("ALTER TABLE forked CREATE TAG done")
+        page = console.open("t/public/forked/history")
+        titles = page.locator("svg.line title").all_text_contents()
+        assert [title.rpartition("; ")[2] for title in titles if ";" in title] == [f"branch {branch}", "tag done"]
+        assert [title.startswith(f"branch {branch}, snapshot") for title in titles] == [False] * 3 + [True]
+        ends = [line.get_attribute("x2") for line in page.locator("svg.line line").all()]
+        # The branch goes out from the second snapshot of four, and has the third.
+        assert ends == ["100%", "33.33%", "66.67%"]
+        page.get_by_role("link", name="compare").nth(0).click()
+        page.get_by_role("link", name="with this").nth(1).click()
+        expect(page.locator("#state")).to_contain_text("2 rows")
+        expect(page.locator("#result tbody tr").filter(has_text=HOSTILE)).to_contain_text("insert")
+        expect(page.locator("#compared tbody tr")).to_have_count(2)
+        assert page.locator("#result").bounding_box()["y"] < page.locator("#compared").bounding_box()["y"]  # type: ignore[index]
+        page.get_by_role("link", name=f"query branch {branch}").click()
+        expect(page.locator("#result tbody tr").filter(has_text="on the branch")).to_have_count(1)
+    finally:
+        server.run("DROP TABLE forked")
+    page.goto(console.base + "t/public/words/history")
+    page.get_by_role("link", name="compare").nth(0).click()
+    page.get_by_role("link", name="with this").nth(0).click()
+    expect(page.locator("#between")).to_contain_text("Between snapshots 1 and 2")
+    expect(page.locator("#result tbody tr").filter(has_text=HOSTILE)).to_contain_text("insert")
 
 
 def test_activity_is_what_users_run(console: Console) -> None:

@@ -129,7 +129,7 @@ def page(answer: Page) -> Callable[[Request], Response]:
         except InvalidRequest as exc:
             return pages.problem(request, 400, str(exc))
         except ServerError as exc:
-            return pages.problem(request, 404 if "[not_found]" in str(exc) else 502, str(exc))
+            return pages.problem(request, 404 if str(exc).endswith("(not_found)") else 502, str(exc))
         finally:
             login.requests.release()
 

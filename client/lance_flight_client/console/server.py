@@ -22,8 +22,9 @@ OWN = "/* console */ "
 """What every statement of the console's own begins with, so that pages can leave them out of what users have run."""
 _CODED = re.compile(r"\[FlightSQL\] \[\w+\] \[\w+\]")
 _NO_SESSION = "finds no session"
-_AROUND = re.compile(r"^[A-Z_]+: \[FlightSQL\] (\[\w+\] )?|\.? Detail: .*|[.;] Vendor code: .*", re.DOTALL)
+_AROUND = re.compile(r"^([A-Z_]+: )?\[FlightSQL\] (\[\w{5}\] )?|\.? Detail: .*|[.;] Vendor code: .*", re.DOTALL)
 """What the driver puts around the words of the server."""
+_CODE_FIRST = re.compile(r"\A\[(\w+)\] (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,5 +166,16 @@ class ConsoleServer:
 
 
 def _plain(error: ServerError) -> ServerError:
-    """Return an error in the words of the server alone."""
-    return ServerError(_AROUND.sub("", str(error)))
+    """Return an error in the words of the server alone: the cause, and the code after it."""
+    return ServerError(words_of(str(error)))
+
+
+def words_of(error: str) -> str:
+    """Return what a server said of an error: the cause first, for people, and the code last, for those who look it up.
+
+    >>> words_of("NOT_FOUND: [FlightSQL] [42S02] [not_found] no table 't'. Detail: Python exception: Missing (Prepare)")
+    "no table 't' (not_found)"
+    >>> words_of("UNKNOWN: [FlightSQL] connection refused (Unavailable; Prepare)")
+    'connection refused (Unavailable; Prepare)'
+    """
+    return _CODE_FIRST.sub(r"\2 (\1)", _AROUND.sub("", error), count=1)
