@@ -61,6 +61,7 @@ NEEDS = {
     "DROP TABLE t": "DDL t",
     "DROP TABLE IF EXISTS own": "DDL own",
     "CREATE INDEX ON t (x)": "DDL t, SELECT t",
+    "CREATE OR REPLACE INDEX i ON t (x) USING bitmap": "DDL t, SELECT t",
     "DROP INDEX i ON t": "DDL t",
     "REINDEX t": "ADMIN t, SELECT t",
     "TRUNCATE t": "SELECT t, DELETE t",

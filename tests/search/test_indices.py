@@ -8,7 +8,7 @@ import pytest
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
-from lance_flight.errors import AlreadyExists
+from lance_flight.errors import AlreadyExists, Unsupported
 
 from tests.engine.database import open_engine
 from tests.search.collection import Documents, literal, made, query, store
@@ -58,6 +58,40 @@ def test_an_index_is_made_listed_renewed_and_dropped(docs: Engine) -> None:
     docs.update("DROP INDEX price_idx ON docs")
     assert query(docs, "SHOW INDEXES FROM docs") == []
     assert stored(docs, "price_idx") == [False] * 5
+
+
+REPLACED = {
+    "another kind": ("price", "bitmap", 1, 5),
+    "another column": ("body", "inverted", 1, 5),
+    "the same": ("price", "btree", 1, 5),
+    "fewer tables": ("price", "btree", 400, 0),
+}
+
+
+@pytest.mark.parametrize(("column", "kind", "least", "tables"), REPLACED.values(), ids=REPLACED.keys())
+def test_an_index_is_replaced_in_one_commit(docs: Engine, column: str, kind: str, least: int, tables: int) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    store(docs, Documents.random(1, seed=4, start=1000))
+    versions = len(query(docs, "SELECT version FROM docs$snapshots"))
+    docs.update(f"CREATE OR REPLACE INDEX p ON docs ({column}) USING {kind} WITH (min_rows = {least})")
+    assert len(query(docs, "SELECT version FROM docs$snapshots")) == versions + 1
+    row = listed(docs, "p")
+    found = [row[name] for name in ("column_name", "kind", "indexed_tables", "indexed_rows")]
+    assert found == [column, kind, tables, 401 if tables else 0]
+    described = [index for table in stored_tables(place(docs)) for index in table.dataset.describe_indices()]
+    assert [(index.name, index.field_names, len(index.segments)) for index in described] == [
+        ("p", [column], 1)
+    ] * tables
+    assert query(docs, "REINDEX docs")[0]["tables"] == 0
+
+
+def test_an_index_that_cannot_replace_another_leaves_it(docs: Engine) -> None:
+    docs.update("CREATE INDEX p ON docs (price) WITH (min_rows = 1)")
+    with pytest.raises(Unsupported, match="label_list"):
+        docs.update("CREATE OR REPLACE INDEX p ON docs (price) USING label_list")
+    assert (listed(docs, "p")["kind"], stored(docs, "p")) == ("btree", [True] * 5)
+    docs.update("CREATE OR REPLACE INDEX q ON docs (price)")
+    assert sorted(row["name"] for row in query(docs, "SHOW INDEXES FROM docs")) == ["p", "q"]
 
 
 ODD_NAMES = {

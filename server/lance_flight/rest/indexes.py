@@ -44,12 +44,8 @@ def create_index(call: RestCall) -> RestAnswer:
         # An index of a plain table is LanceDB's: of all rows, however few. Small partition tables are searched as fast without.
         options["min_rows"] = 1
     said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
-    table, columns = call.target, column_sql(path)
-    if any(index["name"] == name for index in _indexes(call)):
-        call.run(f"DROP INDEX {quote_parts(name)} ON {table.sql}")
-    call.run(
-        f"CREATE INDEX {quote_parts(name)} ON {table.sql} ({columns}) USING {kind}{f' WITH ({said})' if said else ''}"
-    )
+    index = f"{quote_parts(name)} ON {call.target.sql} ({column_sql(path)})"
+    call.run(f"CREATE OR REPLACE INDEX {index} USING {kind}{f' WITH ({said})' if said else ''}")
     return RestAnswer({})
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -53,7 +53,10 @@ _REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSegment:
-    """A piece of work: a segment of an index over some files of a version of a table, with `rows` in them, and their `size` in bytes."""
+    """A piece of work: a segment of an index over some files of a version of a table, with `rows` in them, and their `size` in bytes.
+
+    One that `replaces` takes the place of whatever the table has under the name.
+    """
 
     object_id: str
     table: Store
@@ -66,24 +69,27 @@ class BuildSegment:
     fragments: frozenset[int]
     rows: int
     size: int
+    replaces: bool = False
 
     def run(self) -> lance.Index:
         """Write the segment, which is part of no version yet; nothing of it is left if that fails or is given up."""
         dataset = partitions.open_at(self.table, self.base)
         # Lance takes no name for a segment of most scalar kinds: what these leave, the next vacuum removes.
         segment = None if self.kind.family is Family.SCALAR else str(uuid.uuid4())
+        # Lance builds none of another column under a name that is there.
+        name = f"{self.name} {uuid.uuid4()}" if self.replaces else self.name
         try:
             built = _built(
                 dataset,
                 self.column,
                 self.kind,
                 dict(self.options),
-                name=self.name,
+                name=name,
                 fragments=self.fragments,
                 segment=segment,
                 check=check_stopped,
             )
-            return replace(built, uuid=sealed_index(self.place.uri, built.uuid))
+            return replace(built, name=self.name, uuid=sealed_index(self.place.uri, built.uuid))
         except _REFUSALS as exc:
             self._remove(segment)
             reason = self.table.parent.words(exc)
@@ -176,7 +182,8 @@ def stage(piece: BuildSegment, built: lance.Index, metadata: Mapping[str, str]) 
     """Stage a version of the table with the built index; it is invisible, except in a plain table, which stores `metadata`."""
     dataset = partitions.open_at(piece.table, piece.base)
     old = Coverage.of(dataset, piece.name, piece.column, piece.kind)
-    operation = LanceOperation.CreateIndex([built], old.replaced_by(piece.fragments))
+    useless = [*old.others, *old.segments] if piece.replaces else old.replaced_by(piece.fragments)
+    operation = LanceOperation.CreateIndex([built], useless)
     return partitions.stage(piece.table, piece.base, operation, metadata)
 
 
@@ -345,7 +352,9 @@ class _Indexing:
         run: Runner,
         progress: Progress | None,
         watch: BuildWatch,
+        replaces: bool = False,
     ) -> None:
+        self._replaces = replaces
         self._namespace = namespace
         self._root = namespace.store
         self._rules = rules
@@ -362,8 +371,16 @@ class _Indexing:
         self.done: list[BuildSegment] = []
 
     def build(self) -> int:
-        """Build what is missing, some tables at a time, and return the version in which the last of it is visible."""
+        """Build what is missing, some tables at a time, and return the version in which the last of it is visible.
+
+        One that replaces another index is built as a whole, and takes its place in one commit: until then the other one is there.
+        """
         try:
+            if self._replaces:
+                while self._build_some():
+                    pass
+                self._commit()
+                self._replaces = False
             while self._build_some():
                 self._commit()
             return self._commit()
@@ -376,7 +393,7 @@ class _Indexing:
         snapshot = self._namespace.snapshot()
         definition, _ = self._define_index(snapshot)
         tables = snapshot.all_tables()
-        open_ones = [table for table in tables if table.object_id not in self._settled]
+        open_ones = [table for table in tables if table.object_id not in self._settled | self._built.keys()]
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             pieces = list(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
         if pieces:
@@ -391,7 +408,7 @@ class _Indexing:
         self._built[piece.object_id] = piece, index
         self._watch.add_rows(piece.rows)
         failpoint("segment_built")
-        if time.monotonic() - self._since > COMMIT_SECONDS:
+        if not self._replaces and time.monotonic() - self._since > COMMIT_SECONDS:
             self._commit()
 
     def _commit(self) -> int:
@@ -422,11 +439,14 @@ class _Indexing:
             self._now = [piece for piece in pieces if piece is not None]
             operation = f"index {definition.name} of {len(self._now)} partitions"
             pins = list(pool.map(partial(self._stage, said_of(operation, ())), self._now))
-        if not self._now and not is_new:
+        moved = {piece.object_id: pin for piece, pin in zip(self._now, pins, strict=True)}
+        if self._replaces:
+            moved |= _pins_without(self._root, snapshot, definition.name, kept=moved)
+        if not moved and not is_new:
             return None
-        rows = repin_rows(snapshot.rows_of([piece.object_id for piece in self._now]), pins) if self._now else None
-        notes = note_of([*indices_of(snapshot), definition]) if is_new else {}
-        return Revision(operation=operation, rows=rows, notes=notes)
+        rows = repin_rows(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
+        others = [other for other in indices_of(snapshot) if other.name != definition.name]
+        return Revision(operation=operation, rows=rows, notes=note_of([*others, definition]) if is_new else {})
 
     def _define_index(self, snapshot: Snapshot) -> tuple[IndexDefinition, bool]:
         """Return the index, and whether the snapshot has it not yet."""
@@ -436,13 +456,14 @@ class _Indexing:
         known = {index_definition.name: index_definition for index_definition in indices_of(snapshot)}.get(
             definition.name
         )
-        if known is None:
+        is_new = known is None or (self._replaces and known != definition)
+        if is_new:
             column = field_at(snapshot.schema.plain, self._rules.column)
             # Of a field inside structs the trial makes a column, whose name has no dots.
             self._check_possible(column.with_name(column.name.rpartition(".")[2]), definition)
         elif known != definition:
             raise AlreadyExists(f"index {definition.name!r} is there already, of another column, kind or options")
-        return definition, known is None
+        return definition, is_new
 
     def _check_possible(self, column: pa.Field, definition: IndexDefinition) -> None:
         if self._possible is None or self._possible != column:
@@ -460,14 +481,16 @@ class _Indexing:
         for start in range(0, len(tables), TABLES_PER_COMMIT):
             self._watch.check()
             batch = tables[start : start + TABLES_PER_COMMIT]
-            segments = pool.map(
-                partial(missing_segment, self._root, snapshot, definition, snapshot.table_branch), batch
-            )
+            segments = pool.map(partial(self._missing, snapshot, definition), batch)
             for table, piece in zip(batch, segments, strict=True):
                 if piece is None:
                     self._settled.add(table.object_id)
                 else:
                     yield piece
+
+    def _missing(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
+        branch, replaces = snapshot.table_branch, self._replaces
+        return missing_segment(self._root, snapshot, definition, branch, table, replaces=replaces)
 
     def _fitting(self, snapshot: Snapshot, definition: IndexDefinition, table: PartitionTable) -> BuildSegment | None:
         """Return the segment that was built for a table, to be staged on what the table is now.
@@ -479,7 +502,7 @@ class _Indexing:
             return None
         if partitions.resolve(before.table, table.pin) == before.base:
             return before
-        piece = missing_segment(self._root, snapshot, definition, snapshot.table_branch, table)
+        piece = self._missing(snapshot, definition, table)
         if piece is None or piece.table.uri != before.table.uri:
             return None
         then, now = (_files(partitions.open_at(piece.table, base)) for base in (before.base, piece.base))
@@ -499,11 +522,17 @@ class _Indexing:
 
 
 def missing_segment(
-    root: Store, snapshot: Snapshot, definition: IndexDefinition, branch: str | None, table: PartitionTable
+    root: Store,
+    snapshot: Snapshot,
+    definition: IndexDefinition,
+    branch: str | None,
+    table: PartitionTable,
+    *,
+    replaces: bool = False,
 ) -> BuildSegment | None:
     """Return the segment that an index lacks of one table, to be built on a branch of that table, which is forked; on its main branch for None.
 
-    None where the index is about all its files, or it is too small, or lacks the column.
+    None where the index is about all its files, or it is too small, or lacks the column. One that `replaces` another index is missing as a whole.
     """
     store = root.child(table.location)
     base = partitions.resolve(store, table.pin)
@@ -517,10 +546,10 @@ def missing_segment(
     coverage = Coverage.of(dataset, definition.name, column, definition.of_kind)
     is_vector = definition.of_kind.family is Family.VECTOR
     is_outdated = not is_vector and holds_old_values(dataset, coverage.segments, fragments.keys())
-    if not coverage.missing and not is_outdated:
+    if not coverage.missing and not is_outdated and not replaces:
         return None
     is_small = sum(fragments[number] for number in coverage.missing) < LARGE_PART * sum(fragments.values())
-    added = is_small and len(coverage.segments) < MOST_SEGMENTS and not is_outdated
+    added = is_small and len(coverage.segments) < MOST_SEGMENTS and not is_outdated and not replaces
     chosen = {number: fragments[number] for number in (coverage.missing if added else fragments)}
     options = _options(dataset, column, definition, chosen)
     if options is None:
@@ -543,6 +572,7 @@ def missing_segment(
             if fragment.fragment_id in chosen
             for file in fragment.metadata.files
         ),
+        replaces=replaces,
     )
 
 
@@ -553,14 +583,15 @@ def create_index(
     *,
     run: Runner = THREADS,
     watch: BuildWatch = UNWATCHED,
+    replaces: bool = False,
 ) -> IndexingReport:
     """Give the namespace an index, and those of its partition tables that lack it, or go on with one that has the name.
 
-    Some tables at a time, in commits with their pins: a run that was interrupted has done a part, and the next one does the rest.
+    With `replaces` that one goes away in the commit that shows the new one. Some tables at a time, in commits with their pins: a run that was interrupted has done a part, and the next one does the rest.
     """
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
-    indexing = _Indexing(namespace, rules, run=run, progress=progress, watch=watch)
+    indexing = _Indexing(namespace, rules, run=run, progress=progress, watch=watch, replaces=replaces)
     version = indexing.build()
     return IndexingReport(
         snapshot=version,
@@ -594,9 +625,7 @@ def drop_index(namespace: Table, name: str) -> int:
 
     def without(snapshot: Snapshot) -> Revision | None:
         left = [definition for definition in indices_of(snapshot) if definition.name != name]
-        tables = snapshot.all_tables()
-        pins = map_tables(partial(_without, namespace.store, snapshot.table_branch, name), tables, "indexing")
-        moved = {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
+        moved = _pins_without(namespace.store, snapshot, name)
         rows = repin_rows(snapshot.rows_of(list(moved)), list(moved.values())) if moved else None
         return Revision(operation=f"drop index {name} of {len(moved)} partitions", rows=rows, notes=note_of(left))
 
@@ -610,6 +639,15 @@ def _options(
     if definition.of_kind.family is not Family.VECTOR:
         return definition.options
     return vector_options(dataset, column, definition.of_kind, definition.options, fragments)
+
+
+def _pins_without(
+    root: Store, snapshot: Snapshot, name: str, kept: Collection[str] = frozenset()
+) -> dict[str, FixedPin]:
+    """Stage versions without an index of the tables that have it, but for the `kept` ones; return them by the tables' object ids."""
+    tables = [table for table in snapshot.all_tables() if table.object_id not in kept]
+    pins = map_tables(partial(_without, root, snapshot.table_branch, name), tables, "indexing")
+    return {table.object_id: pin for table, pin in zip(tables, pins, strict=True) if pin is not None}
 
 
 def _without(root: Store, branch: str | None, name: str, table: PartitionTable) -> FixedPin | None:

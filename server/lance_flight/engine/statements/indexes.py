@@ -22,7 +22,7 @@ from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import ChangeStatement, TableStatement
-from lance_flight.errors import AlreadyExists, InvalidInput
+from lance_flight.errors import AlreadyExists, InvalidInput, SqlError
 from lance_flight.model.index_kinds import OptionValue
 
 MIN_ROWS = "min_rows"
@@ -30,9 +30,12 @@ MIN_ROWS = "min_rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateIndex(TableStatement, ChangeStatement):
-    """CREATE INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)]; `column` may lead into structs (`a.b`)."""
+    """CREATE [OR REPLACE] INDEX [IF NOT EXISTS] [name] ON t (column) [USING kind] [WITH (option = value, …)].
 
-    forms = ("CREATE INDEX",)
+    `column` may lead into structs (`a.b`).
+    """
+
+    forms = ("CREATE INDEX", "CREATE OR REPLACE INDEX")
     is_cancellable = True
     needs = (Privilege.DDL, Privilege.SELECT)
 
@@ -42,9 +45,11 @@ class CreateIndex(TableStatement, ChangeStatement):
     kind: str = "btree"
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     if_not_exists: bool = False
+    replaces: bool = False
 
     @classmethod
     def read(cls, cursor: Cursor) -> CreateIndex:
+        replaces = any(token.word == "REPLACE" for token in cursor.tokens[: cursor.at])
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         name = None if cursor.accept("ON") else cursor.name("the name of an index, or ON")
         if name is not None:
@@ -57,7 +62,17 @@ class CreateIndex(TableStatement, ChangeStatement):
         cursor.expect(")")
         kind = cursor.name("the kind of an index") if cursor.accept("USING") else "btree"
         options = read_bracketed_options(cursor) if cursor.accept("WITH") else {}
-        return cls(table=table, column=column, name=name, kind=kind, options=options, if_not_exists=if_not_exists)
+        if replaces and if_not_exists:
+            raise SqlError("CREATE OR REPLACE INDEX takes no IF NOT EXISTS; expected one of them")
+        return cls(
+            table=table,
+            column=column,
+            name=name,
+            kind=kind,
+            options=options,
+            if_not_exists=if_not_exists,
+            replaces=replaces,
+        )
 
     @property
     def rules(self) -> IndexRules:
@@ -78,9 +93,11 @@ class CreateIndex(TableStatement, ChangeStatement):
         changes.check_alone(_NOT_CHANGED)
         namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
-        if called not in known:
+        if called not in known or self.replaces:
             run, watch = _watch_builds(namespace, changes.watch)
-            build = partial(create_index, namespace, self.rules, changes.watch, run=run, watch=watch)
+            build = partial(
+                create_index, namespace, self.rules, changes.watch, run=run, watch=watch, replaces=self.replaces
+            )
             # A statement that is cancelled is over at once; its work ends at its next check, which tables that are done survive.
             changes.cancellation.run_in_thread(build)
         elif not self.if_not_exists:
