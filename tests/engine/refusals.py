@@ -239,6 +239,11 @@ REFUSED_STATEMENTS = {
             "TRUNCATE t CASCADE": "[invalid_sql]",
         },
     ),
+    "ALTER TABLE … COLUMN of a plain table": Refusals(
+        made=("CREATE TABLE t (id BIGINT, n INT NOT NULL)", "INSERT INTO t VALUES (1, 2)"),
+        form="ALTER TABLE t {}",
+        refused={"ALTER COLUMN id SET NOT NULL": "[unsupported] … 'id' of the plain table 't' cannot become NOT NULL"},
+    ),
     "ALTER TABLE … COLUMN": Refusals(
         made=(
             "CREATE TABLE t (id BIGINT, p VARCHAR, small INT, d DECIMAL(9, 2), s STRUCT<x INT, y VARCHAR>) PARTITIONED BY (p)",

@@ -128,6 +128,22 @@ def embedded(scene: Scene) -> Any:
     return [each.text for each in found]
 
 
+def two_columns(scene: Scene) -> Any:
+    """The ids that are found by a vector, whose size tells which column is meant; and fixed-size bytes."""
+    short, long = pa.list_(pa.float32(), 2), pa.list_(pa.float32(), 3)
+    columns = {"id": [1, 2], "a": pa.array([[1, 2], [2, 1]], short), "b": pa.array([[9] * 3, [1] * 3], long)}
+    table = scene.db.create_table("two", pa.table(columns | {"c": pa.array([b"xy", None], pa.binary(2))}))
+    found = [table.search(vector).limit(1).to_arrow()["id"].to_pylist() for vector in ([1.0, 2.0], [1.0] * 3)]
+    scene.db.drop_table("two")
+    return found, table.schema.field("c").type
+
+
+def two_rows() -> pa.Table:
+    """A row that the table has, and one whose tenant alone it has."""
+    rows = documents(20, 2)
+    return rows.set_column(1, SCHEMA.field("tenant"), pa.array([rows["tenant"][0].as_py(), "c"]))
+
+
 STEPS: dict[str, Step] = {
     # Tables
     "schema": lambda s: s.table.schema,
@@ -151,6 +167,11 @@ STEPS: dict[str, Step] = {
     "limit and offset": lambda s: len(s.table.search().limit(7).offset(3).to_arrow()),
     "select": lambda s: s.table.search().select(["body", "id"]).where("id = 5").to_arrow(),
     "select expressions": lambda s: s.table.search().select({"twice": "price * 2", "id": "id"}).where("id = 5").to_arrow(),
+    "casts cut numbers off": lambda s: [s.table.count_rows(f"id < 40 AND {each}") for each in ("cast(price as int) = 2", "price::int = 2", "(price + 0.5)::bigint = 3")],
+    "regexp_match": lambda s: [s.table.count_rows(f"regexp_match(body, 'n[12]$'){each}") for each in ("", " is not null")],
+    "take offsets": lambda s: [s.table.take_offsets(each).select(["id"]).to_arrow() for each in ([9, 4], [3, 3, 1], [100_000], [])],
+    "take row ids": lambda s: ids(s.table.take_row_ids(s.table.search().where("id IN (3, 8)").with_row_id(with_row_id=True).to_arrow()["_rowid"].to_pylist()).to_arrow()),
+    "a row id of no row": lambda s: s.table.take_row_ids([10**15]).to_arrow(),
     # Vectors
     "vector": lambda s: s.table.search(QUERY).limit(5).to_arrow(),
     "vector by default": lambda s: len(s.table.search(QUERY).to_arrow()),
@@ -162,6 +183,8 @@ STEPS: dict[str, Step] = {
     "dot": lambda s: s.table.search(QUERY).distance_type("dot").limit(5).to_arrow(),
     "distance range": lambda s: s.table.search(QUERY).distance_range(0.2, 1.5).limit(50).to_arrow(),
     "vector, offset": lambda s: s.table.search(QUERY).limit(4).offset(2).to_arrow(),
+    "several vectors": lambda s: s.table.search([QUERY, VECTORS[9].tolist()]).limit(2).to_arrow().schema.names,
+    "of two columns of vectors the one that fits": two_columns,
     "another length": lambda s: failure(lambda: s.table.search([1.0, 2.0]).to_arrow()),
     "another metric": lambda s: failure(lambda: s.table.search(QUERY).distance_type("nope").to_arrow()),
     # Indices
@@ -169,6 +192,8 @@ STEPS: dict[str, Step] = {
     "index of texts": lambda s: s.table.create_index("body", config=FTS(with_position=True, stem=False, remove_stop_words=False)),
     "index of numbers": lambda s: s.table.create_index("id", config=BTree()),
     "indices": lambda s: sorted((each.name, each.index_type, tuple(each.columns)) for each in s.table.list_indices()),
+    "an index that is there": lambda s: failure(lambda: s.table.create_index("id", config=BTree(), replace=False)),
+    "an index that cannot be made": lambda s: (failure(lambda: s.table.create_index("body", config=IvfFlat())), s.table.index_stats("body_idx").index_type)[1],
     "index statistics": lambda s: s.table.index_stats("vector_idx").num_unindexed_rows,
     "an absent index": lambda s: s.table.index_stats("absent"),
     "prewarm": lambda s: [s.table.prewarm_index(name) for name in ("vector_idx", "body_idx", "id_idx")],
@@ -203,11 +228,16 @@ STEPS: dict[str, Step] = {
     ],
     "merge, insert alone": lambda s: s.table.merge_insert("id").when_not_matched_insert_all().execute(documents(410, 8)).num_inserted_rows,
     "merge, delete": lambda s: s.table.merge_insert("id").when_matched_update_all().when_not_matched_by_source_delete("id >= 416").execute(documents(416, 1)).num_deleted_rows,
+    "merge by two columns": lambda s: [
+        getattr(s.table.merge_insert(["ID", "tenant"]).when_matched_update_all().when_not_matched_insert_all().execute(two_rows()), name)
+        for name in ("num_inserted_rows", "num_updated_rows")
+    ],
     "rows after merges": lambda s: s.table.count_rows(),
     "a value that does not fit": lambda s: failure(lambda: s.table.add([{"id": "x"}])),
     # Columns
     "add columns": lambda s: (s.table.add_columns({"twice": "cast(price * 2 as int)"}), s.table.schema.names)[1],
     "computed": lambda s: s.table.search().where("id = 6").select(["twice"]).to_arrow(),
+    "columns without values": lambda s: (s.table.add_columns([pa.field("n", pa.int32()), pa.field("v", pa.list_(pa.float32(), 3))]), s.table.schema.field("v"), s.table.count_rows("n IS NULL"), s.table.drop_columns(["n", "v"]))[1:3],
     "rename a column": lambda s: (s.table.alter_columns({"path": "twice", "rename": "double"}), s.table.schema.names)[1],
     "widen a column": lambda s: (s.table.alter_columns({"path": "double", "data_type": pa.int64()}), s.table.schema.field("double"))[1],
     "drop columns": lambda s: (s.table.drop_columns(["double"]), s.table.schema.names)[1],
@@ -215,6 +245,7 @@ STEPS: dict[str, Step] = {
     "a filter by an absent column": lambda s: failure(lambda: s.table.count_rows("absent = 1")),
     # Versions
     "tags": lambda s: (s.table.tags.create("before", s.table.version), list(s.table.tags.list()))[1],
+    "a tag that is there": lambda s: failure(lambda: s.table.tags.create("before", s.table.version)),
     "rows at a tag": lambda s: (s.table.delete("id < 100"), s.table.checkout("before"), s.table.count_rows(), s.table.checkout_latest())[2],
     "a change of an old version": lambda s: (s.table.checkout("before"), failure(lambda: s.table.delete("id = 1")), s.table.checkout_latest())[1],
     "restore": lambda s: (s.table.checkout("before"), s.table.restore(), s.table.count_rows())[2],
@@ -230,7 +261,14 @@ STEPS: dict[str, Step] = {
 
 DIFFERENT = {
     **dict.fromkeys(
-        ("another length", "an absent column", "a filter by an absent column"), "the client raises HttpError"
+        (
+            "another length",
+            "an absent column",
+            "a filter by an absent column",
+            "an index that is there",
+            "a tag that is there",
+        ),
+        "the client raises HttpError",
     ),
     "a change of an old version": "the client raises NotImplementedError",
 }

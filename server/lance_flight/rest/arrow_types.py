@@ -46,6 +46,8 @@ def _type(kind: pa.DataType) -> dict[str, Any]:
         return _type(kind.storage_type)
     if pa.types.is_fixed_size_list(kind):
         return {"type": "fixed_size_list", "fields": [_field(kind.value_field)], "length": kind.list_size}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed_size_binary", "length": kind.byte_width}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return {"type": "list" if pa.types.is_list(kind) else "large_list", "fields": [_field(kind.value_field)]}
     if pa.types.is_struct(kind):
@@ -63,8 +65,6 @@ def _logical(kind: pa.DataType) -> str:
         return f"{str(kind).partition('[')[0]}:{kind.unit}"
     if pa.types.is_decimal(kind):
         return f"decimal:{kind.bit_width}:{kind.precision}:{kind.scale}"
-    if pa.types.is_fixed_size_binary(kind):
-        return f"fixed_size_binary:{kind.byte_width}"
     return _LOGICAL.get(kind, str(kind))
 
 

@@ -74,7 +74,7 @@ def declarations() -> Declared:
 class RestCall:
     """Request of a caller: the names of its identifier, the parameters of its address and path, and its body.
 
-    The body is `json`, or a stream that `read` reads. `known` keeps the columns of the table, once they are asked for; `declared` is
+    The body is `json`, or a stream that `read` reads. `repeated` has all values of each parameter of the address. `known` keeps the columns of the table, once they are asked for; `declared` is
     what callers have declared at this server.
     """
 
@@ -84,6 +84,7 @@ class RestCall:
     parts: tuple[str, ...] = ()
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
+    repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     delimiter: str = "$"
     json: Mapping[str, Any] = field(default_factory=dict)
@@ -215,13 +216,13 @@ class RestCall:
             return self.backend.table_schema(self.caller, entry, table.at)
         return self.describe(table)[0]
 
-    def expression(self, text: object, relation: str = "") -> str:
+    def expression(self, text: object, relation: str = "", *, is_condition: bool = False) -> str:
         """Return an expression of the request in SQL, with the names of the table's columns as they are written."""
-        return expression(text, self.columns().names, relation)
+        return expression(text, self.columns().names, relation, is_condition=is_condition)
 
     def condition(self, text: object) -> str:
         """Return the WHERE clause for a condition of the request; nothing without one."""
-        return "" if text is None else f" WHERE {self.expression(text)}"
+        return "" if text is None else f" WHERE {self.expression(text, is_condition=True)}"
 
     def entry(self, table: TableId) -> TableEntry:
         """Return the table or view as the backend lists it; `NotFound` if the caller sees none of this name."""
@@ -241,7 +242,7 @@ class RestCall:
     @property
     def is_lancedb(self) -> bool:
         """True if LanceDB's own client asks, which reads some answers in another form than the catalog's."""
-        return self.headers.get("user-agent", "").lower().startswith("lancedb")
+        return is_lancedb(self.headers.get("user-agent", ""))
 
     @contextmanager
     def alone(self) -> Iterator[RestCall]:
@@ -251,6 +252,11 @@ class RestCall:
             yield replace(self, caller=caller)
         finally:
             self.backend.close_session(caller)
+
+
+def is_lancedb(agent: str) -> bool:
+    """Return whether the name of a client is that of LanceDB's own."""
+    return agent.lower().startswith("lancedb")
 
 
 def snapshot_of(planned: Planned) -> int:

@@ -27,7 +27,7 @@ from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.principals import Principal
 from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.proxies import client_of
-from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations
+from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations, is_lancedb
 from lance_flight.rest.errors import answer_error
 from lance_flight.rest.names import DELIMITER, parse_id
 from lance_flight.rest.routes import Body, Route
@@ -43,6 +43,7 @@ CLIENT_VERSION = "0.3.0"
 JSON_SECONDS = 30.0
 """Longest time for a whole body of JSON."""
 MOST_JSON = 64 << 20
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
 MOST_HEADERS = 100
 SMALL_BYTES = 64 << 10
 """Size of a last part of an answer that is sent once its operation is over, and of parts that are joined."""
@@ -91,7 +92,8 @@ class Endpoint:
             entered = True
             return exchange.answer(self._route.run(self._call(exchange, group, held)))
         except Exception as error:  # noqa: BLE001 - each becomes an answer
-            status, said = answer_error(error, exchange.path)
+            agent = exchange.headers.get("user-agent", [""])[-1]
+            status, said = answer_error(error, exchange.path, is_lancedb=is_lancedb(agent))
             if exchange.is_begun:
                 # The answer cannot be taken back: a connection that ends before its last chunk tells the client.
                 return ()
@@ -108,7 +110,7 @@ class Endpoint:
         self._served.in_flight.hold(holder)
         held.append(holder)
         audit.enter(Subject(principal=principal.name, client=peer))
-        if self._route.body is Body.JSON:
+        if self._route.body is Body.JSON and not exchange.has_rows:
             exchange.read_json(min(MOST_JSON, self._served.rules.parameter_limit), group)
         host = peer.rpartition(":")[0]
         caller = Caller(
@@ -130,6 +132,7 @@ class Endpoint:
             parts=parse_id(path.pop("id", ""), delimiter),
             path=path,
             query=exchange.query,
+            repeated=exchange.repeated,
             headers={name: values[-1] for name, values in exchange.headers.items()},
             delimiter=delimiter,
             json=exchange.json,
@@ -166,6 +169,7 @@ class _Exchange:
     gone: Event = field(default_factory=Event)
     headers: dict[str, list[str]] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
+    repeated: dict[str, list[str]] = field(default_factory=dict)
     _parts: deque[memoryview] = field(default_factory=deque)
     _here: int = 0
     _has_more: bool = True
@@ -173,7 +177,10 @@ class _Exchange:
     def __post_init__(self) -> None:
         for name, value in self.scope["headers"][:MOST_HEADERS]:
             self.headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        self.query = dict(parse_qsl(self.scope.get("query_string", b"").decode("latin-1"), max_num_fields=MOST_HEADERS))
+        text = self.scope.get("query_string", b"").decode("latin-1")
+        for name, value in parse_qsl(text, max_num_fields=MOST_HEADERS):
+            self.repeated.setdefault(name, []).append(value)
+        self.query = {name: values[-1] for name, values in self.repeated.items()}
 
     @property
     def path(self) -> str:
@@ -209,6 +216,11 @@ class _Exchange:
         with suppress(TimeoutError, InvalidInput):  # that the client is gone is raised where the body is needed
             async with asyncio.timeout(0):
                 await self._receive()
+
+    @property
+    def has_rows(self) -> bool:
+        """True if the body is an Arrow stream, whatever the operation mostly gets."""
+        return self.headers.get("content-type", [""])[-1] == ARROW_STREAM
 
     @property
     def is_whole(self) -> bool:

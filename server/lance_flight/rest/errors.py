@@ -113,8 +113,13 @@ _PRESENT = re.compile(r"^(\w+) '|\ban (index) ")
 MOST_MESSAGE = 8_000
 
 
-def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[str, object]]:
-    """Return the status and the `ErrorResponse` for an error; one that is not ours is logged and not shown."""
+def answer_error(
+    error: BaseException, instance: str, *, is_lancedb: bool = False
+) -> tuple[HTTPStatus, dict[str, object]]:
+    """Return the status and the `ErrorResponse` for an error; one that is not ours is logged and not shown.
+
+    LanceDB's clients send a request again after 409, which helps against a conflict alone.
+    """
     if isinstance(error, ValidationError):
         places = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
         error = InvalidInput(f"the body of the request is invalid: {places}")
@@ -122,6 +127,8 @@ def answer_error(error: BaseException, instance: str) -> tuple[HTTPStatus, dict[
     if known is None:
         return HTTPStatus.INTERNAL_SERVER_ERROR, _body(text, Code.INTERNAL, instance)
     status, code = _classify(known)
+    if is_lancedb and status is HTTPStatus.CONFLICT and code is not Code.CONFLICT:
+        status = HTTPStatus.BAD_REQUEST
     text = without_middle(text, MOST_MESSAGE)
     if code is Code.TABLE_EXISTS:
         text += " (already exists)"

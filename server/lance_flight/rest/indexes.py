@@ -45,7 +45,8 @@ def create_index(call: RestCall) -> RestAnswer:
         options["min_rows"] = 1
     said = ", ".join(f"{option} = {_value(value)}" for option, value in options.items())
     index = f"{quote_parts(name)} ON {call.target.sql} ({column_sql(path)})"
-    call.run(f"CREATE OR REPLACE INDEX {index} USING {kind}{f' WITH ({said})' if said else ''}")
+    verb = "CREATE" if call.json.get("replace") is False else "CREATE OR REPLACE"
+    call.run(f"{verb} INDEX {index} USING {kind}{f' WITH ({said})' if said else ''}")
     return RestAnswer({})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.references import quote_parts, text_literal
@@ -93,6 +94,15 @@ def schema_of(parts: tuple[str, ...]) -> str:
 def namespace_of(db_schema: str) -> tuple[str, ...]:
     """Return the names of a schema's namespace; none for that of the root."""
     return () if db_schema == PUBLIC else tuple(db_schema.split("."))
+
+
+def fold_column(name: str, names: Sequence[str]) -> str:
+    """Return the name of a column as a table has it, whatever the case of its letters; itself for one that the table lacks.
+
+    >>> fold_column("ID", ["id"]), fold_column("ID", ["id", "ID"])
+    ('id', 'ID')
+    """
+    return name if name in names else {known.lower(): known for known in reversed(names)}.get(name.lower(), name)
 
 
 def column_sql(path: object) -> str:

@@ -56,6 +56,8 @@ def create_namespace(call: RestCall) -> RestAnswer:
         raise Unsupported("properties of a namespace are not kept; expected none")
     if not call.parts:
         raise InvalidInput("the identifier names the root; expected the name of a new namespace")
+    if call.parts[:-1] not in _schemas(call):
+        raise NotFound(f"no namespace {call.delimiter.join(call.parts[:-1])!r}")
     try:
         call.run(f"CREATE SCHEMA {quote_parts(schema_of(call.parts))}")
     except AlreadyExists:

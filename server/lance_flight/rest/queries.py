@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +13,11 @@ from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
 from lance_flight.rest.call import RestAnswer, RestCall, snapshot_of
 from lance_flight.rest.names import column_sql, field_path
+from lance_flight.rest.taken_rows import ROW_ID, take_rows, with_numeric_row_ids
 from lance_flight.rest.text_queries import TextQuery, parse_text_query
 
 FILE, STREAM = "application/vnd.apache.arrow.file", "application/vnd.apache.arrow.stream"
-ROW_ID, DISTANCE, SCORE, QUERY = "_rowid", "_distance", "_score", "query_index"
+DISTANCE, SCORE, QUERY = "_distance", "_score", "query_index"
 _METRICS = ("l2", "cosine", "dot", "hamming")
 MOST_ROWS, DEFAULT_ROWS = 10_000, 10
 """Most rows of a search, and those of one that does not say how many."""
@@ -58,14 +58,16 @@ class _Arguments:
 
 def query(call: RestCall) -> RestAnswer:
     """Answer a query with its rows."""
+    taken = take_rows(call)
+    call = call if taken is None else taken.call
     select = select_of(call, call.json)
     planned = call.plan(select.sql, select.parameters)
     batches: Iterator[pa.RecordBatch] = (batch for payload in planned.payloads for batch in call.batches(payload))
     schema = planned.schema
-    if select.hashes_row_ids:
-        batches = map(with_numeric_row_ids, batches)
-        at = schema.get_field_index(ROW_ID)
-        schema = schema.set(at, pa.field(ROW_ID, pa.uint64()))
+    finish = taken.finish if taken is not None else with_numeric_row_ids if select.hashes_row_ids else None
+    if finish is not None:
+        batches = map(finish, batches)
+        schema = finish(pa.RecordBatch.from_pylist([], schema)).schema
     is_stream = STREAM in call.headers.get("accept", "")
     headers = {"x-lancedb-version": str(snapshot_of(planned))}
     return RestAnswer(
@@ -101,16 +103,17 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
     limit, offset = _whole(body, "k"), _whole(body, "offset") or 0
     names = call.columns()
     arguments = _Arguments()
-    where = None if body.get("filter") is None else call.expression(body["filter"])
+    where = None if body.get("filter") is None else call.expression(body["filter"], is_condition=True)
     is_prefilter = body.get("prefilter") is not False
     extra: list[str] = []
+    numbers: list[str] = []
     order = _order(body)
     if vectors:
         count = min(DEFAULT_ROWS if limit is None else limit, MOST_ROWS)
         source = _vector_search(call, body, names, vectors, arguments, count + offset, where if is_prefilter else None)
         extra = [quote_parts(DISTANCE)]
         if len(vectors) > 1 and not _is_multivector(names, body, vectors):
-            extra = [f"CAST(_query - 1 AS INTEGER) AS {quote_parts(QUERY)}", *extra]
+            numbers = [f"CAST(_query - 1 AS INTEGER) AS {quote_parts(QUERY)}"]
             order = order or "_query, _distance"
             count *= len(vectors)
         conditions = [] if is_prefilter or where is None else [where]
@@ -126,10 +129,9 @@ def select_of(call: RestCall, body: Mapping[str, Any]) -> Select:
         source, conditions = call.table.sql, [] if where is None else [where]
     columns, extra = _columns(call, body, names, extra)
     hashes = bool(body.get("with_row_id")) or ROW_ID in columns
-    if hashes:
-        columns = [column for column in columns if column != ROW_ID]
+    if hashes and ROW_ID not in columns:
         extra.append(ROW_ID)
-    sql = f"SELECT {', '.join([*columns, *extra])} FROM {source}"  # noqa: S608 - quoted names, checked expressions
+    sql = f"SELECT {', '.join([*numbers, *columns, *extra])} FROM {source}"  # noqa: S608 - quoted names, checked expressions
     sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql += f" ORDER BY {order}" if order else ""
     # A search has its own limit, and runs without DataFusion where nothing is left to do with its rows.
@@ -152,7 +154,7 @@ def _vector_search(  # noqa: PLR0917 - the parts of one request
     count: int,
     where: str | None,
 ) -> str:
-    column = body.get("vector_column") or _only_vector_column(names)
+    column = body.get("vector_column") or _only_vector_column(names, len(vectors[0]))
     is_one = len(vectors) == 1 or _is_multivector(names, body, vectors)
     value = vectors[0] if len(vectors) == 1 else vectors
     kind = pa.list_(pa.float32()) if len(vectors) == 1 else pa.list_(pa.list_(pa.float32()))
@@ -211,8 +213,11 @@ def _vectors(value: object) -> list[list[float]]:
     return found
 
 
-def _only_vector_column(schema: pa.Schema) -> str:
-    found = [field.name for field in schema if vector_type(field.type) is not None]
+def _only_vector_column(schema: pa.Schema, size: int) -> str:
+    """Return the only column of vectors; of several the only one whose vectors have the size of the query's."""
+    kinds = {field.name: kind for field in schema if (kind := vector_type(field.type)) is not None}
+    fitting = [name for name, kind in kinds.items() if kind.list_size == size]
+    found = fitting if len(fitting) == 1 else list(kinds)
     if len(found) != 1:
         raise InvalidInput(f"{len(found)} vector columns ({', '.join(found[:10])}); expected vector_column to name one")
     (name,) = found
@@ -233,7 +238,7 @@ def vector_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _is_multivector(schema: pa.Schema, body: Mapping[str, Any], vectors: list[list[float]]) -> bool:
-    name = body.get("vector_column") or _only_vector_column(schema)
+    name = body.get("vector_column") or _only_vector_column(schema, len(vectors[0]))
     at = schema.get_field_index(str(name))
     return len(vectors) > 1 and at >= 0 and pa.types.is_list(schema.field(at).type)
 
@@ -288,20 +293,6 @@ def _number(body: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
         raise InvalidInput(f"{name} is {value!r}; expected a number")
     return float(value)
-
-
-def with_numeric_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the names of rows by numbers, as clients expect them: Lance's in a plain table, else a hash that no two rows share."""
-    at = batch.schema.get_field_index(ROW_ID)
-    numbers = [_row_number(name) for name in batch.column(at).to_pylist()]
-    return batch.set_column(at, pa.field(ROW_ID, pa.uint64()), pa.array(numbers, pa.uint64()))
-
-
-def _row_number(name: str) -> int:
-    _, _, number = name.rpartition("#")
-    if name == number or "$" not in name:
-        return int(number)
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 class _Chunks:

@@ -100,7 +100,14 @@ ROUTES = (
         m.AnalyzeTableQueryPlanRequest,
         is_strict=False,
     ),
-    Route(f"{_TABLE}/add_columns", "AlterTableAddColumns", tables.add_columns, "DDL", m.AlterTableAddColumnsRequest),
+    Route(
+        f"{_TABLE}/add_columns",
+        "AlterTableAddColumns",
+        tables.add_columns,
+        "DDL",
+        m.AlterTableAddColumnsRequest,
+        is_strict=False,
+    ),
     Route(
         f"{_TABLE}/alter_columns",
         "AlterTableAlterColumns",

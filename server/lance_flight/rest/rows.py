@@ -8,7 +8,7 @@ from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.rest.call import RestAnswer, RestCall
-from lance_flight.rest.names import PUBLIC, column_sql
+from lance_flight.rest.names import PUBLIC, column_sql, fold_column
 
 
 def insert(call: RestCall) -> RestAnswer:
@@ -50,12 +50,14 @@ def delete(call: RestCall) -> RestAnswer:
 
 def merge_insert(call: RestCall) -> RestAnswer:
     """Merge the rows of the body into a table, by a temporary table and one MERGE."""
-    on, told = call.query.get("on", ""), {name: value.lower() == "true" for name, value in call.query.items()}
+    on, told = call.repeated.get("on", ()), {name: value.lower() == "true" for name, value in call.query.items()}
     if not on:
         raise InvalidInput("merge_insert names no column; expected on=COLUMN")
     name = f"source_{uuid4().hex}"
     table, source = call.target, quote_parts(PUBLIC, name)
-    equal = f"target.{column_sql(on)} = source.{column_sql(on)}"
+    rows = call.open_rows()
+    keys = [[column_sql(fold_column(key, names)) for names in (call.columns().names, rows.schema.names)] for key in on]
+    equal = " AND ".join(f"target.{mine} = source.{theirs}" for mine, theirs in keys)
     missing = (
         f"SELECT count(*) FROM {source} AS source WHERE NOT EXISTS (SELECT 1 FROM {table.sql} AS target WHERE {equal})"  # noqa: S608 - quoted names
     )
@@ -75,7 +77,7 @@ def merge_insert(call: RestCall) -> RestAnswer:
     if not clauses:
         raise InvalidInput("merge_insert does nothing; expected when_matched_update_all=true or another action")
     with call.alone() as alone:
-        alone.ingest(IngestTarget(table=name, temporary=True, if_not_exists=IfNotExists.CREATE))
+        alone.ingest(IngestTarget(table=name, temporary=True, if_not_exists=IfNotExists.CREATE), rows)
         # The statement says how many rows it changes, and not by which clause.
         found = {"num_inserted_rows": 0, "num_deleted_rows": 0}
         found |= {name: alone.rows(sql).column(0)[0].as_py() for name, sql in counts.items()}
@@ -88,4 +90,4 @@ def merge_insert(call: RestCall) -> RestAnswer:
 def _filter(call: RestCall, name: str) -> str:
     """Return a further condition of a clause, about the rows of the table where it does not say whose."""
     text = call.query.get(name)
-    return f" AND {call.expression(text, 'target')}" if text else ""
+    return f" AND {call.expression(text, 'target', is_condition=True)}" if text else ""

@@ -193,7 +193,10 @@ def _summary(lengths: list[int]) -> Mapping[str, int]:
 
 
 def add_columns(call: RestCall) -> RestAnswer:
-    """Add columns that are computed from the others, once."""
+    """Add columns that are computed from the others, once; the fields of an Arrow schema are NULL in all rows."""
+    if not call.json:
+        rows = call.open_rows()
+        return _alter(call, [f"ADD COLUMN {column_sql(field.name)} {type_to_sql(field.type)}" for field in rows.schema])
     changes = []
     for entry in call.value("new_columns", list):
         name = entry.get("name") if isinstance(entry, dict) else None

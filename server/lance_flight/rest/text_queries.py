@@ -14,6 +14,8 @@ _OPERATORS = frozenset(["AND", "OR", "NOT"])
 _AUTOMATIC = ((2, 0), (5, 1))
 """Longest words with so many letters that may differ, where a query does not say how many; two in longer ones."""
 MOST_DEPTH = 16
+_EXPANSIONS = 50
+"""Words that a word with errors stands for at most, where a query does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,10 @@ def _terms(said: Mapping[str, Any]) -> str:
         raise InvalidInput(f"terms of full_text_query are {terms!r}; expected a text")
     if said.get("prefix_length"):
         raise Unsupported("prefix_length of full_text_query; expected 0")
+    if said.get("max_expansions") not in (None, _EXPANSIONS):
+        raise Unsupported(
+            f"max_expansions of full_text_query; expected {_EXPANSIONS}, and all words that fit are found"
+        )
     return terms
 
 
