@@ -152,22 +152,39 @@ def test_a_table_is_searched_by_fields(
     assert page.locator("#result b").count() == 0
 
 
-def test_maintenance_runs_after_a_yes(consoles: Consoles, server: Server) -> None:
-    server.run("CREATE TABLE parts (id BIGINT)")
-    for number in range(3):
-        server.run(f"INSERT INTO parts VALUES ({number})")
-    files = "SELECT count(*) FROM parts$files"
+RUN_NOW = [
+    pytest.param("Compact", "Compact the files of parts now?", ["1", "0", "8"], id="compact"),
+    pytest.param("Reindex", "Index the new rows of parts now?", ["2", "0", "7"], id="reindex"),
+    pytest.param("Vacuum", "Old snapshots beyond its retention go.", ["2", "2", "6"], id="vacuum"),
+]
+
+
+@pytest.mark.parametrize(("name", "asks", "after"), RUN_NOW)
+def test_maintenance_runs_after_a_yes(
+    consoles: Consoles, server: Server, name: str, asks: str, after: list[str]
+) -> None:
+    before = ["2", "2", "6"]
+    server.run("CREATE TABLE parts (note VARCHAR)")
+    server.run("INSERT INTO parts VALUES ('a')")
+    server.run("CREATE INDEX ON parts (note) USING fts")
+    for note in "bc":
+        server.run(f"INSERT INTO parts VALUES ('{note}')")
     try:
         page = consoles(server.uri, writes=True).open("operations")
-        for answer, count in (("No", 3), ("Yes", 1)):
-            page.get_by_role("button", name="Compact parts").click()
-            expect(page.locator("#confirm")).to_contain_text("Compact the files of parts now?")
+        counts = page.locator("#backlog tr", has_text="parts").locator("td.n")
+        expect(counts).to_have_text(before)
+        for answer in ("No", "Yes"):
+            page.get_by_role("button", name=f"{name} parts").click()
+            expect(page.locator("#confirm")).to_contain_text(asks)
             page.locator("#confirm").get_by_role("button", name=answer).click()
-            if answer == "Yes":
-                expect(page.get_by_role("status")).to_have_text("Compact of parts is done.")
-            assert server.value(files) == count
+            expect(page.locator("#confirm")).to_be_hidden()
+            if answer == "No":
+                assert server.value("SELECT count(*) FROM parts$snapshots") == int(before[2])
+        expect(page.get_by_role("status")).to_have_text(f"{name} of parts is done.")
+        expect(counts).to_have_text(after)
         reading = consoles(server.uri).open("operations")
         expect(reading.locator("#operations")).to_contain_text("start it with --writes")
-        assert reading.get_by_role("button", name="Compact").count() == 0
+        expect(reading.locator("#backlog tr", has_text="parts").locator("td.n")).to_have_text(after)
+        assert reading.get_by_role("button", name=name).count() == 0
     finally:
         server.run("DROP TABLE parts")

@@ -23,6 +23,7 @@ from lance_flight_client.console.answering import Pages, absent
 from lance_flight_client.console.pages import (
     activity,
     activity_rows,
+    backlog,
     begin_query,
     functions,
     history,
@@ -78,6 +79,7 @@ ROUTES = (
     Route("/query/{query}/value", query_value),
     Route("/query/{query}/cancel", query_cancel, methods=["POST"]),
     Route("/operations", operations),
+    Route("/operations/{schema}/{name}", backlog),
     Route("/operations/{schema}/{name}/{kind}", maintain, methods=["POST"]),
     Route("/activity", activity),
     Route("/activity/rows", activity_rows),

@@ -534,7 +534,17 @@ def operations(request: Request, server: ConsoleServer) -> Response:
     return pages_of(request).show(request, "operations.html", **_operations(server))
 
 
-_MAINTENANCE = {"compact": "ALTER TABLE {} COMPACT", "vacuum": "VACUUM {}"}
+@page
+def backlog(request: Request, server: ConsoleServer) -> Response:
+    """Return the row of one table in the list of what maintenance may do."""
+    console_table = table_of(request, server)
+    if console_table is None:
+        return no_table(request)
+    found = tables.backlog_of(server, console_table)
+    return pages_of(request).show(request, "backlog.html", table=console_table, backlog=found, writes=server.writes)
+
+
+_MAINTENANCE = {"compact": "ALTER TABLE {} COMPACT", "reindex": "REINDEX {}", "vacuum": "VACUUM {}"}
 
 
 @page
@@ -556,10 +566,14 @@ def maintain(request: Request, server: ConsoleServer) -> Response:
 def _operations(server: ConsoleServer) -> dict[str, Any]:
     recent = f"SELECT * FROM system.maintenance ORDER BY began DESC LIMIT {MOST_LISTED}"
     quotas = f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}"
+    counts = "SELECT state, count(*) FROM system.queries WHERE kind <> 'prepare' GROUP BY state ORDER BY state"
+    sessions = list_rows(server, "SELECT count(*) FROM system.sessions")[1]
     return {
         "problem": None,
         "done": None,
         "writes": server.writes,
+        "counts": list_rows(server, counts)[1],
+        "sessions": sessions[0][0] if sessions else None,
         "tables": [table for table in tables.tables_of(server)[:MOST_LISTED] if not table.is_view],
         "parts": [
             ("Maintenance", list_rows(server, recent), "Nothing has been maintained, or only administrators see it."),

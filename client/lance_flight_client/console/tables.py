@@ -128,6 +128,32 @@ def summary_of(server: ConsoleServer, table: ConsoleTable) -> TableSummary:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """Maintenance that a table may need: files beyond one for each partition, rows in no index, and its snapshots; None where not told."""
+
+    files: int | None
+    unindexed_rows: int | None
+    indices: int
+    snapshots: int | None
+
+
+def backlog_of(server: ConsoleServer, table: ConsoleTable) -> Backlog:
+    """Return the backlog of a table, from its metadata alone."""
+    files = (
+        f"SELECT coalesce(sum(files) - count(*), 0) FROM {table.sql(metadata='partitions')} WHERE files > 0"
+        if table.is_partitioned
+        else f"SELECT greatest(count(*) - 1, 0) FROM {table.sql(metadata='files')}"
+    )
+    indices = f"SELECT count(*), coalesce(sum(stale_rows), 0) FROM {table.sql(metadata='indexes')}"
+    found = [list_rows(server, files), list_rows(server, indices)]
+    found.append(list_rows(server, f"SELECT count(*) FROM {table.sql(metadata='snapshots')}"))
+    spare, (number, stale), snapshots = (rows[0] if rows else [None] * len(names or "ab") for names, rows in found)
+    return Backlog(
+        files=spare[0], unindexed_rows=stale if number else None, indices=number or 0, snapshots=snapshots[0]
+    )
+
+
 def list_rows(server: ConsoleServer, sql: str) -> tuple[list[str], list[list[Any]]]:
     """Return the columns and rows of a query; without rows where there is none, or where the server refuses it to this user."""
     if not sql:
