@@ -180,3 +180,79 @@ def test_dates_are_cut_in_every_clause(moments: Database) -> None:
         "date_trunc('month', id)": "takes a unit and a date, time or timestamp",
     }.items():
         assert said in moments.refuses(f"SELECT {text} FROM t")
+
+
+# Word → the type of its values, and a column that takes them.
+NOW = {
+    "now()": ("TIMESTAMPTZ", "z"),
+    "current_timestamp": ("TIMESTAMPTZ", "ts"),
+    "getdate()": ("TIMESTAMPTZ", "ts"),
+    "localtimestamp": ("TIMESTAMP", "ts"),
+    "current_date": ("DATE", "d"),
+    "today()": ("DATE", "d"),
+    "current_time": ("TIME", "t"),
+    "localtime": ("TIME", "t"),
+}
+
+
+@pytest.mark.parametrize("word", NOW)
+def test_the_moment_of_a_statement_is_stored_as_it_is_selected(database: Database, table: str, word: str) -> None:
+    kind, column = NOW[word]
+    database.run(f"CREATE TABLE {table} (id BIGINT, ts TIMESTAMP, z TIMESTAMPTZ, d DATE, t TIME)")
+    before = datetime.now(UTC)
+    database.run(f"INSERT INTO {table} (id, {column}) VALUES (1, {word})")
+    database.run(f"INSERT INTO {table} (id, {column}) SELECT 2, {word}")
+    database.run(f"INSERT INTO {table} (id) VALUES (3)")
+    database.run(f"UPDATE {table} SET {column} = {word} WHERE id = 3")
+    after = datetime.now(UTC)
+    assert database.value(f"SELECT typeof({word})") == kind
+    assert database.value(f"SELECT {word} = {word} AND now() = current_timestamp AND now() = now()")
+    for value in database.query(f"SELECT {column} FROM {table}").column(0).to_pylist():
+        if kind.startswith("TIMESTAMP"):
+            assert before <= value.replace(tzinfo=UTC) <= after
+        elif kind == "DATE":
+            assert before.date() <= value <= after.date()
+        else:
+            assert value.tzinfo is None
+
+
+# Definition of a column → the default that is shown, and a value of it as that of the statement.
+MOMENT_DEFAULTS = {
+    "TIMESTAMP DEFAULT now()": ("CURRENT_TIMESTAMP", lambda now: now.replace(tzinfo=None)),
+    "TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP": ("CURRENT_TIMESTAMP", lambda now: now),
+    "TIMESTAMP(0) DEFAULT (getdate())": ("CURRENT_TIMESTAMP", lambda now: now.replace(microsecond=0, tzinfo=None)),
+    "DATE DEFAULT now()": ("CURRENT_TIMESTAMP", datetime.date),
+    "DATE DEFAULT curdate()": ("CURRENT_DATE", datetime.date),
+    "TIMESTAMP DEFAULT CURRENT_DATE": ("CURRENT_DATE", lambda now: datetime(now.year, now.month, now.day)),
+    "TIME DEFAULT localtime": ("CURRENT_TIME", datetime.time),
+}
+
+
+@pytest.mark.parametrize("layout", ["", " PARTITIONED BY (bucket(2, id))"], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("definition", MOMENT_DEFAULTS)
+def test_a_default_is_the_moment_at_which_a_row_is_written(
+    database: Database, table: str, definition: str, layout: str
+) -> None:
+    shown, of_moment = MOMENT_DEFAULTS[definition]
+    database.run(f"CREATE TABLE {table} (id BIGINT, at {definition}){layout}")
+    ((*_, made),) = database.rows(f"SHOW CREATE TABLE {table}")
+    assert f"DEFAULT {shown}" in made
+    database.run(f"DROP TABLE {table}")
+    database.run(made)
+    bounds = [datetime.now(UTC)]
+    for number in (1, 2):
+        database.run(f"INSERT INTO {table} (id) VALUES ({number})")
+        bounds.append(datetime.now(UTC))
+    database.run(f"ALTER TABLE {table} ADD COLUMN added {definition}")
+    bounds.append(datetime.now(UTC))
+    assert database.value(f"SELECT count(DISTINCT added) FROM {table}") == 1
+    (first, _), (second, added) = database.rows(f"SELECT at, added FROM {table} ORDER BY id")
+    for value, begin, end in zip((first, second, added), bounds, bounds[1:], strict=False):
+        if not definition.startswith("TIME "):
+            assert of_moment(begin) <= value <= of_moment(end)
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "VARCHAR", "INTERVAL DAY TO SECOND"])
+def test_a_moment_is_no_default_of_another_column(database: Database, table: str, kind: str) -> None:
+    said = database.refuses(f"CREATE TABLE {table} (id BIGINT, at {kind} DEFAULT now())")
+    assert "'at'" in said

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -100,7 +101,15 @@ TABLE_FIELD_ID = b"lance_flight:field_id"
 NEXT_FIELD_ID = b"lance_flight:next_field_id"
 SCHEMA_VERSION = b"lance_flight:schema_version"
 DEFAULT = b"lance_flight:default"
-"""Key of the default value of a column, as text that casts to its type."""
+"""Key of the default value of a column, as text that casts to its type, or one of `MOMENTS`."""
+MOMENTS: Mapping[str, Callable[[pa.DataType], bool]] = MappingProxyType(
+    {
+        "current_timestamp": lambda kind: pa.types.is_temporal(kind) and not pa.types.is_duration(kind),
+        "current_date": lambda kind: pa.types.is_timestamp(kind) or pa.types.is_date(kind),
+        "current_time": pa.types.is_time,
+    }
+)
+"""Defaults that are computed when rows are written, and the types of columns that may have them."""
 DEFAULT_CHANGED = b"lance_flight:default_changed"
 """Key that says that stored rows of a column need not have its default: it was set, or removed, after they were written."""
 COMMENT = b"comment"
@@ -148,6 +157,17 @@ class SourceColumn(NamedTuple):
 
     path: Path
     field: pa.Field
+
+
+def _moment(text: str, now: datetime, kind: pa.DataType) -> pa.Scalar:
+    """Return the value of a default of `MOMENTS` at a moment of UTC, cut to the unit of its type."""
+    if pa.types.is_time(kind):
+        return pa.scalar(now.time(), pa.time64("us")).cast(kind, safe=False)
+    if pa.types.is_date(kind):
+        return pa.scalar(now.date(), kind)
+    if text == "current_date":
+        now = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return pa.scalar(now, pa.timestamp("us", kind.tz)).cast(kind, safe=False)
 
 
 @dataclass(frozen=True)
@@ -273,13 +293,27 @@ class NamespaceSchema:
         """Each field, nested ones included, by id: its dotted path and the field itself."""
         return {_required_id(field): (path, field) for path, field in _walk(self.arrow)}
 
-    @cached_property
+    @property
     def defaults(self) -> dict[str, pa.Scalar]:
-        """Default values of top-level columns, by name, for rows that lack them; columns without one are left out."""
-        texts = {field: (field.metadata or {}).get(DEFAULT) for field in self.arrow}
+        """Default values of top-level columns, by name, for rows that lack them and are written now; columns without one are left out."""
+        now = datetime.now(UTC)
         return {
-            field.name: pa.scalar(text.decode()).cast(field.type) for field, text in texts.items() if text is not None
+            field.name: _moment(text, now, field.type) if text in MOMENTS else pa.scalar(text).cast(field.type)
+            for field, text in self._default_texts.items()
         }
+
+    @property
+    def shown_defaults(self) -> dict[str, str]:
+        """Default values of top-level columns as text, by name; those of `MOMENTS` in capitals."""
+        return {
+            field.name: text.upper() if text in MOMENTS else str(pa.scalar(text).cast(field.type).cast(pa.utf8()))
+            for field, text in self._default_texts.items()
+        }
+
+    @cached_property
+    def _default_texts(self) -> dict[pa.Field, str]:
+        texts = {field: (field.metadata or {}).get(DEFAULT) for field in self.arrow}
+        return {field: text.decode() for field, text in texts.items() if text is not None}
 
     @cached_property
     def comments(self) -> dict[str, str]:

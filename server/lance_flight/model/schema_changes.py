@@ -23,6 +23,7 @@ from lance_flight.model.schema import (
     DEFAULT,
     DEFAULT_CHANGED,
     KEY_POSITION,
+    MOMENTS,
     PRIMARY_KEY,
     NamespaceSchema,
     descriptions_of,
@@ -203,6 +204,8 @@ class AddColumn:
         name = self.path[-1]
         _check_name(fields, name)
         metadata = dict(self.marks) | ({} if self.default is None else {DEFAULT: self.default.encode()})
+        if self.default in MOMENTS:
+            metadata[DEFAULT_CHANGED] = b"true"  # rows that are written later have another value
         return [*fields, with_field_ids(pa.field(name, self.type, self.nullable, metadata), lambda _: next(fresh))]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.model.arrow_types import children, storage_of
+from lance_flight.model.schema import MOMENTS
 from lance_flight.model.spec import Expression
 from pyspark.sql import types as spark
 
@@ -234,7 +235,10 @@ def describe_columns(columns: spark.StructType, known: Iterable[Mapping[str, str
 
 def _describe_column(column: spark.StructField, known: Mapping[str, str | None]) -> spark.StructField:
     metadata, default, comment = dict(column.metadata or {}), known.get("default"), known.get("comment")
-    if default is not None:
+    if default is not None and default.lower() in MOMENTS:
+        # Rows that are there have their own values.
+        metadata["CURRENT_DEFAULT"] = f"CAST({default}() AS {column.dataType.simpleString()})"
+    elif default is not None:
         escaped = default.replace("\\", "\\\\").replace("'", "\\'")
         value = f"CAST('{escaped}' AS {column.dataType.simpleString()})"
         metadata |= {"CURRENT_DEFAULT": value, "EXISTS_DEFAULT": value}
@@ -445,10 +449,10 @@ def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableD
 def _of_snapshot(snapshot: Snapshot) -> TableDescription:
     schema = snapshot.schema
     columns = [
-        {"name": name, "default": None if value is None else str(value.cast(pa.utf8())), "comment": comment}
+        {"name": name, "default": default, "comment": comment}
         for name in schema.plain.names
-        for value, comment in [(schema.defaults.get(name), schema.comments.get(name))]
-        if value is not None or comment is not None
+        for default, comment in [(schema.shown_defaults.get(name), schema.comments.get(name))]
+        if default is not None or comment is not None
     ]
     return TableDescription(partitioning_of(snapshot), schema.comment, columns, schema.primary_key)
 

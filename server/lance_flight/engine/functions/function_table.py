@@ -309,8 +309,9 @@ date(ts) ; CAST(ts AS DATE) ; D S M ; the date
 time(ts) ; CAST(ts AS TIME) ; M ; the time of day
 datetime, to_timestamp_ntz(s) ; CAST(s AS TIMESTAMP) ; F M ; a timestamp without a zone
 getdate, getutcdate, sysdate, systimestamp, sysdatetime, clock_timestamp, transaction_timestamp, statement_timestamp, get_current_timestamp() ; now() ; F S T ; the time when the statement began
+localtimestamp() ; CAST(now() AS TIMESTAMP) ; D P S M ; the same, without a zone
 curdate() ; current_date() ; S M ; today
-curtime() ; current_time() ; M ; the time of day
+localtime, curtime() ; current_time() ; M ; the time of day
 date_from_parts, datefromparts(y, m, d) ; make_date(y, m, d) ; F T ; the date of its parts
 makedate(y, n) ; make_date(y, 1, 1) + INTERVAL '1 day' * (n - 1) ; M ; the n-th day of a year
 

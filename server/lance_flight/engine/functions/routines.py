@@ -31,7 +31,7 @@ from lance_flight.engine.sql.tokens import QUOTED, STRINGS, Kind, Token, tokeniz
 
 # DataFusion takes it for immutable: no other release answers.
 _OF_A_RELEASE = frozenset({"version"})
-_WITHOUT_BRACKETS = frozenset({"current_date", "current_time", "current_timestamp"})
+_WITHOUT_BRACKETS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 _END = Token(Kind.SIGN, "", 0, 0)
 
 

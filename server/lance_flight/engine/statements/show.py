@@ -27,7 +27,7 @@ from lance_flight.engine.writes import maintenance_options
 from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema import MOMENTS, NamespaceSchema
 from lance_flight.model.type_names import column_type_name
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
@@ -331,9 +331,8 @@ def _column(field: pa.Field, schema: NamespaceSchema) -> str:
 
 
 def _default(field: pa.Field, schema: NamespaceSchema) -> str:
-    value = schema.defaults.get(field.name)
-    if value is None:
+    text = schema.shown_defaults.get(field.name)
+    if text is None:
         return ""
-    text = str(value.cast(pa.utf8()))
-    is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type)
+    is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type) or text.lower() in MOMENTS
     return f" DEFAULT {text if is_plain else text_literal(text)}"

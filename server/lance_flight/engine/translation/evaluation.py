@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import cache, lru_cache, partial
 
 import pyarrow as pa
@@ -75,6 +76,27 @@ def register_constants(context: SessionContext, principal: str, catalog: str, db
     }
     for word, value in constants.items():
         context.register_udf(udf(partial(_constant, value), [], pa.utf8(), "immutable", word))
+
+
+def register_moment(context: SessionContext, began: Callable[[], datetime]) -> None:
+    """Register the moment at which a statement began, in microseconds as its columns have: DataFusion's own has nanoseconds, which they refuse."""
+    for word, kind in _MOMENTS.items():
+        context.register_udf(udf(partial(_moment, began, kind), [], kind, "stable", word))
+
+
+_MOMENTS = {
+    "now": pa.timestamp("us", "UTC"),
+    "current_timestamp": pa.timestamp("us", "UTC"),
+    "localtimestamp": pa.timestamp("us"),
+    "current_date": pa.date32(),
+    "today": pa.date32(),
+    "current_time": pa.time64("ns"),
+    "localtime": pa.time64("ns"),
+}
+
+
+def _moment(began: Callable[[], datetime], kind: pa.DataType) -> pa.Array:
+    return pa.array([began().time() if pa.types.is_time(kind) else began()], kind)
 
 
 def _constant(value: str) -> pa.Array:

@@ -12,11 +12,13 @@ from lance_flight.catalog.evolving.schema_evolution import Computed
 from lance_flight.catalog.tables.rows import check_vectors
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.translation.evaluation import compute, computed_type, unsteady
-from lance_flight.errors import DataError, NotFound, SchemaError, Unsupported
+from lance_flight.engine.translation.rewriting import for_datafusion
+from lance_flight.errors import DataError, NotFound, SchemaError, SqlError, Unsupported
 from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.json_documents import documents, is_json
-from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema import MOMENTS, NamespaceSchema
 from lance_flight.model.schema_changes import AddColumn, Path, show_path
+from lance_flight.model.type_names import type_name
 
 _PROBES = 2
 _ONE_ROW = pa.record_batch({"nothing": pa.nulls(1, pa.int8())})
@@ -77,6 +79,13 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
         return None
     if len(path) > 1:
         raise Unsupported(f"column {show_path(path)!r} is inside another one and can have no default")
+    moment = _moment_in(text)
+    if moment is not None:
+        if not MOMENTS[moment](kind):
+            raise Unsupported(
+                f"column {show_path(path)!r} is {type_name(kind)} and cannot have the default {moment.upper()}; expected DATE, TIME or TIMESTAMP"
+            )
+        return moment
     check_steady(f"the default of {show_path(path)!r}", text)
     value = _computed_as(pa.field(show_path(path), kind), text, _ONE_ROW)[0]
     try:
@@ -87,6 +96,21 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
     if not same:
         raise Unsupported(f"the default {text} of column {show_path(path)!r} ({kind}) cannot be kept as text")
     return kept
+
+
+def _moment_in(text: str) -> str | None:
+    """Return the default of `MOMENTS` that a text is, in whatever words: `now()`, `getdate()`, `CURRENT_DATE`; None for another text."""
+    try:
+        call = "".join(token.text for token in tokenize(for_datafusion(text))).lower()
+    except SqlError:
+        return None
+    while call.startswith("(") and call.endswith(")"):
+        call = call[1:-1]
+    return _MOMENTS.get(call.removesuffix("()"))
+
+
+_MOMENTS = {"now": "current_timestamp", "today": "current_date", **{moment: moment for moment in MOMENTS}}
+_MOMENTS |= {"localtimestamp": "current_timestamp", "localtime": "current_time"}
 
 
 def _default(after: NamespaceSchema, column: AddColumn) -> dict[int, Computed]:

@@ -156,8 +156,7 @@ class _Column:
     @property
     def default(self) -> str | None:
         """Return the default value as text; None without one."""
-        value = self.schema.defaults.get(self.field.name)
-        return None if value is None else str(value.cast(_TEXT))
+        return self.schema.shown_defaults.get(self.field.name)
 
 
 def _is_of_names(predicate: Predicate) -> bool:

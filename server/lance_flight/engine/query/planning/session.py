@@ -40,7 +40,7 @@ from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.references import CATALOG, Point, quote_parts
 from lance_flight.engine.sql.tokens import edit_text
-from lance_flight.engine.translation.evaluation import register_constants
+from lance_flight.engine.translation.evaluation import register_constants, register_moment
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.long_texts import STATEMENTS
@@ -82,6 +82,7 @@ class QuerySession:
         # What DataFusion holds is not seen by Python's collector: through it the session would keep itself for ever.
         datafusion.register_catalog_provider(CATALOG, TableCatalog(self.root, _weak(self.resolve)))
         register_constants(datafusion, self.access.principal or ANONYMOUS, CATALOG, self.db_schema)
+        register_moment(datafusion, self.run.moment)
         changes = TableChanges(_weak(self.changes), self.run, self.db_schema)
         datafusion.register_udtf(udtf(changes, TABLE_CHANGES))
 
@@ -101,7 +102,7 @@ class QuerySession:
         self.root, self.db_schema, self.access = context.root, context.db_schema, context.access
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
-        self.run.log = (
+        self.run.begin(
             ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
         )
         self.progress: Progress | None = None if running is None else running.report_progress

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -87,9 +88,21 @@ class ScanLog:
 
 @dataclass(slots=True)
 class Run:
-    """The run of a plan that is made once: what DataFusion holds of that plan finds the log of the run here, and holds no session."""
+    """The run of a plan that is made once: what DataFusion holds of that plan finds the log of the run here, and holds no session.
+
+    `began` is what `now()` returns, wherever it stands.
+    """
 
     log: ScanLog = field(default_factory=ScanLog)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def begin(self, log: ScanLog) -> None:
+        """Begin the next run."""
+        self.log, self.began = log, datetime.now(UTC)
+
+    def moment(self) -> datetime:
+        """Return when the run that goes on began."""
+        return self.began
 
     def check(self) -> None:
         """Raise an error if the statement that runs now has been cancelled."""
