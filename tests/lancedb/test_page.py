@@ -1,7 +1,8 @@
-"""The page client/docs/lancedb.md: its Python and its JavaScript run as they stand."""
+"""The page client/docs/lancedb.md runs as it stands; LanceDB's client for Node has the answers of an embedded database."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from tests.conformance import node
 from tests.documents import blocks
 from tests.lancedb.rest_server import serving_rest
 
-PAGE = "client/docs/lancedb.md"
+PAGE, NODE = "client/docs/lancedb.md", Path(__file__).parent / "node"
 DOCUMENTED = "http://127.0.0.1:10024"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lance-flight"
 
@@ -31,11 +32,22 @@ def test_the_page(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert first.count("passage") == 2
     assert "'acme'" in second
     assert third == "2"
+    (script,) = blocks(PAGE, "javascript")
+    assert "passage 5" in printed("-e", script.replace(DOCUMENTED, address))
+
+
+def test_the_client_for_node(address: str, tmp_path: Path) -> None:
+    answers = json.loads(printed(str(NODE / "same_answers.js"), address, str(tmp_path / "embedded")))
+    found, wanted = answers["found"], answers["wanted"]
+    assert found == wanted
+    assert found.pop("again") == found.pop("a wrong vector") == "Error"
+    assert not [name for name, answer in found.items() if isinstance(answer, str) and answer.startswith("Error")]
+
+
+def printed(*arguments: str) -> str:
+    """What a program of Node with LanceDB's client prints."""
     if not node.is_installed():
         pytest.skip("Node or npm is not installed")
-    modules = node.packages(CACHE, Path(__file__).parent / "node")
-    (script,) = blocks(PAGE, "javascript")
-    command = ["node", "-e", script.replace(DOCUMENTED, address)]
-    environment = os.environ | {"NODE_PATH": str(modules)}
-    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment)
-    assert "passage 5" in ran.stdout
+    environment = os.environ | {"NODE_PATH": str(node.packages(CACHE, NODE))}
+    ran = subprocess.run(["node", *arguments], check=True, capture_output=True, text=True, timeout=120, env=environment)
+    return ran.stdout
