@@ -115,6 +115,11 @@ def test_a_merge_changes_the_columns_that_it_is_asked_to(
     if IS_NEWEST:
         sql.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {name} BY NAME SELECT 4L AS id, 4 AS k, 5L AS more")
         assert rows(sql.sql(f"SELECT * FROM {name} WHERE id = 4")) == [(4, 4, None, 5)]
+        wider = sql.sql("SELECT 5L AS id, 5 AS k, true AS flag")
+        with pytest.raises(PySparkException, match="EXTRA_COLUMNS"):
+            wider.writeTo(name).option("mergeSchema", "false").append()
+        wider.writeTo(name).option("mergeSchema", "true").append()
+        assert rows(sql.sql(f"SELECT * FROM {name} WHERE id = 5")) == [(5, 5, None, None, True)]
     with pytest.raises(PySparkException, match="NULL"):
         sql.sql(f"INSERT INTO {name} (id, k) VALUES (NULL, 1)")
 

@@ -25,7 +25,9 @@ from lance_flight_client.spark.connector.procedures import PROCEDURES, descripti
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
+    HIDDEN,
     NEWEST,
+    NO_HIDDEN,
     DirectTable,
     LimitedPlan,
     Point,
@@ -38,6 +40,7 @@ from lance_flight_client.spark.connector.relations import (
     relation_of,
     table_of,
     text,
+    with_hidden,
     with_options,
 )
 from lance_flight_client.spark.connector.table_options import (
@@ -122,6 +125,7 @@ def load_table(given: Arguments) -> dict[str, Any]:
         "partitioning": description.partitioning,
         "properties": {**answer["properties"], **comment},
         "is_pinned": point != NEWEST,
+        "hidden": [*HIDDEN, *NO_HIDDEN] if isinstance(relation, DirectTable | ServerTable) else [],
         "key": {"name": primary_key_name(name.name), "columns": description.key} if description.key else None,
     }
 
@@ -292,7 +296,7 @@ def plan_scan(given: Arguments) -> dict[str, Any]:
     """Plan the tasks of a scan: the function that each of them runs, and what it reads."""
     relation = relation_of(given)
     condition = condition_of(relation, given["predicates"])
-    planned = relation.scan(given["columns"], condition)
+    planned = with_hidden(given["options"], relation, given["columns"]).scan(given["columns"], condition)
     if isinstance(planned, DirectPlan):
         return _planned_tasks(planned, most_groups(given))
     return {

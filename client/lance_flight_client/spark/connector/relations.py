@@ -185,6 +185,38 @@ class OneTaskPlan:
         return [self.portion]
 
 
+HIDDEN = ("_rowid", "_partition")
+"""Columns of a stored table that a statement has to name."""
+NO_HIDDEN: Mapping[str, str] = MappingProxyType(
+    {
+        "_file": "_partition, and t.files",
+        "_pos": "_rowid, which names a row",
+        "_spec_id": "_partition, and t.partitions",
+    }
+)
+"""Hidden columns of others that there are none like, with what to read instead."""
+
+
+def with_hidden(options: Mapping[str, str], relation: Relation, columns: Sequence[str]) -> Relation:
+    """Return what reads these columns of a relation: a query, where some of them are hidden."""
+    wanted = [name for name in columns if name not in relation.source.names]
+    if not wanted:
+        return relation
+    for name in wanted:
+        if name in NO_HIDDEN:
+            raise Unsupported(f"there is no column {name!r}; expected {NO_HIDDEN[name]}")
+    source = relation.source
+    for name in HIDDEN:
+        source = source if name in source.names else source.append(pa.field(name, pa.utf8()))
+    if isinstance(relation, DirectTable | LimitedTable):
+        table, limit = (relation.table, relation.rows) if isinstance(relation, LimitedTable) else (relation, None)
+        return RootQuery(dict(options), name_of(table), source, is_small=False, limit=limit)
+    query = as_query(relation)
+    if query is None:
+        raise NotFound.named("column", wanted[0], relation.source.names)
+    return replace(query, source=source)
+
+
 def select(name: str, columns: Sequence[str], condition: str | None, limit: int | None = None) -> str:
     """Return the query for some columns and rows of a relation, whose name is quoted."""
     where = "" if condition is None else f" WHERE {condition}"
@@ -222,6 +254,10 @@ METADATA: Mapping[str, str] = MappingProxyType(
         "metadata_log_entries": "SELECT committed_at AS timestamp, version AS latest_snapshot_id, operation FROM {snapshots}",
         "refs": "SELECT 'main' AS name, 'BRANCH' AS type, max(version) AS snapshot_id FROM {snapshots}"
         " UNION ALL SELECT name, 'BRANCH', version FROM {branches} UNION ALL SELECT name, 'TAG', version FROM {tags}",
+        "snapshots": "SELECT *, version AS snapshot_id, lag(version) OVER (ORDER BY version) AS parent_id FROM {snapshots}",
+        "files": "SELECT *, path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
+        " bytes AS file_size_in_bytes FROM {files}",
+        "partitions": "SELECT *, rows AS record_count, files AS file_count FROM {partitions}",
         "data_files": "SELECT path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
         " bytes AS file_size_in_bytes, object_id AS partition_id FROM {files}",
     }
@@ -256,7 +292,7 @@ def metadata_query(table: NamedTable) -> str | None:
         return None
     places = {
         each: f"{quote_name(table.db_schema)}.{quote_name(f'{name}${each}')}"
-        for each in ("snapshots", "branches", "tags", "files")
+        for each in ("snapshots", "branches", "tags", "files", "partitions")
     }
     return f"({METADATA[kind].format(**places)}) AS {quote_name(kind)}"
 

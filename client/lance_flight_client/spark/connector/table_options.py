@@ -96,8 +96,12 @@ class TableWriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> TableWriteOptions:
-        """Read options as Spark gives them; `InvalidInput` names what is wrong with them."""
-        table_write_options: TableWriteOptions = _parse(cls, options, WRITE)
+        """Read options as Spark gives them; `InvalidInput` names what is wrong with them.
+
+        What `mergeSchema` asks for was done before there was anything to write.
+        """
+        given = {name: value for name, value in options.items() if name.lower() != "mergeschema"}
+        table_write_options: TableWriteOptions = _parse(cls, given, WRITE)
         return table_write_options
 
 

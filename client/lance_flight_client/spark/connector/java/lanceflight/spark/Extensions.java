@@ -35,6 +35,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectParser((session, parser) -> parser(session, parser));
+        extensions.injectHintResolutionRule(session -> new SchemaEvolution(session));
         return BoxedUnit.UNIT;
     }
 
@@ -119,7 +120,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
         return kept.toString();
     }
 
-    private static boolean isOurs(SparkSession session, String catalog) {
+    static boolean isOurs(SparkSession session, String catalog) {
         return LanceFlightCatalog.class.getName().equals(session.sessionState().conf().getConfString(CATALOG + catalog, ""));
     }
 

@@ -60,6 +60,13 @@ class LanceFlightScan implements Batch, SupportsReportPartitioning, SupportsRepo
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
+        Set<String> known = Set.of(streamed.schema().fieldNames());
+        for (String column : columns.fieldNames()) {
+            if (!known.contains(column)) {
+                throw new UnsupportedOperationException(
+                    "readStream of column " + column + ": expected columns of the table; hidden ones are read in batches");
+            }
+        }
         return new TableStream(streamed);
     }
 

@@ -6,6 +6,8 @@ import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -20,11 +22,12 @@ import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table at the version that it was loaded at; `handle` is what Python knows it by. */
-class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2, SupportsRowLevelOperations {
+class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2, SupportsRowLevelOperations, SupportsMetadataColumns {
     private final Planner planner;
     private final JsonNode loaded;
     private final StructType schema;
@@ -95,6 +98,24 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
     @Override
     public Transform[] partitioning() {
         return Transforms.of(loaded.get("partitioning"));
+    }
+
+    /** Returns the hidden columns, which a query has to name. */
+    @Override
+    public MetadataColumn[] metadataColumns() {
+        JsonNode hidden = loaded.path("hidden");
+        MetadataColumn[] columns = new MetadataColumn[hidden.size()];
+        for (int i = 0; i < columns.length; i++) {
+            columns[i] = new HiddenColumn(hidden.get(i).asText());
+        }
+        return columns;
+    }
+
+    private record HiddenColumn(String name) implements MetadataColumn {
+        @Override
+        public DataType dataType() {
+            return DataTypes.StringType;
+        }
     }
 
     /** Returns the primary key, which nothing enforces. */
