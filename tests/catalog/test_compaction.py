@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from lance.optimize import Compaction
+from lance_flight.catalog.bulk.pieces import PieceWork
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
@@ -101,7 +102,11 @@ def test_rules_that_cannot_be_are_refused(place: Path, rules: CompactionRules) -
 
 def test_progress_is_told_table_by_table(place: Path) -> None:
     told: list[tuple[int, int]] = []
-    compact(opened(place), CompactionRules(tables_per_commit=2), lambda done, of: told.append((done, of)))
+    compact(
+        opened(place),
+        CompactionRules(tables_per_commit=2),
+        PieceWork(progress=lambda done, of: told.append((done, of))),
+    )
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -285,7 +290,7 @@ def test_one_that_rebases_is_committed_at_once_where_rows_are_added_until_its_tu
         added.append(4 + len(added))
         opened(place).append([rows((added[-1], "a"))], evaluate)
 
-    report = compact(opened(place), rebase=True, check=add)
+    report = compact(opened(place), work=PieceWork(check=add), rebase=True)
     assert added == [4]
     assert not any(table.is_lost for table in report.tables)
     assert ids(place) == sorted([*ALL, *added])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.bulk.pieces import THREADS
+from lance_flight.catalog.bulk.pieces import THREADS, PieceWork
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
@@ -166,7 +166,7 @@ def test_a_segment_that_was_vacuumed_before_its_commit_is_built_again(engine: En
         built.append(len(pieces))
         return results
 
-    report = create_index(opened(engine), IndexRules(min_rows=0, column="id"), run=run)
+    report = create_index(opened(engine), IndexRules(min_rows=0, column="id"), PieceWork(run=run))
     assert built == [3, 1]
     assert (report.tables, report.rows) == (3, ROWS)
     assert [list(each.dataset.describe_indices()[0].field_names) for each in stored_tables(place)] == [["id"]] * 3
@@ -185,7 +185,7 @@ def test_a_table_that_is_written_to_meanwhile_has_the_index_of_what_it_covers(en
         built.extend(piece.object_id for piece in pieces)
         return results
 
-    report = create_index(opened(engine), IndexRules(min_rows=0, column="id"), run=run)
+    report = create_index(opened(engine), IndexRules(min_rows=0, column="id"), PieceWork(run=run))
     assert (report.tables, report.rows) == (2, ROWS // 3 * 2)
     # What was built is put on the newer versions.
     assert len(built) == 3
@@ -204,7 +204,7 @@ def test_an_index_of_files_that_were_compacted_meanwhile_is_built_again(engine: 
         built.extend(piece.object_id for piece in pieces)
         return results
 
-    assert create_index(opened(engine), IndexRules(min_rows=0, column="id"), run=run).rows == ROWS + 1
+    assert create_index(opened(engine), IndexRules(min_rows=0, column="id"), PieceWork(run=run)).rows == ROWS + 1
     assert len(built) == 4
     for stored in stored_tables(Path(engine.root.store.uri) / "t"):
         (index,) = stored.dataset.describe_indices()

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.bulk.pieces import Threads
+from lance_flight.catalog.bulk.pieces import PieceWork, Threads
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.maintenance.indexing import IndexingReport, create_index
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
@@ -41,7 +41,7 @@ STOPS: Mapping[Stopped, int] = {
 def build(place: Path, kind: str) -> IndexingReport:
     """Build an index of a kind."""
     rules = IndexRules(column=KINDS[kind], kind=kind, name="i", min_rows=0)
-    return create_index(PartitionedNamespace.open(Store(str(place))), rules, run=Threads(1))
+    return create_index(PartitionedNamespace.open(Store(str(place))), rules, PieceWork(run=Threads(1)))
 
 
 @pytest.fixture(scope="module")

@@ -143,9 +143,9 @@ def test_a_build_is_over_at_once_where_it_cannot_stop_and_opens_no_other_table(
     opened: list[object] = []
     look, commit = indexing.missing_segment, indexing.stage
 
-    def looking(*arguments: Any) -> Any:
+    def looking(*arguments: Any, **named: Any) -> Any:
         opened.append(arguments)
-        return look(*arguments)
+        return look(*arguments, **named)
 
     def staged(*arguments: Any) -> Any:
         commits.set()

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.pieces import Keep, Piece, Progress, Told
+from lance_flight.catalog.bulk.pieces import Keep, Piece, PieceWork, Progress
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.operations import DOING, OperationWork
@@ -56,7 +56,9 @@ class Executors:
     spark: SparkSession
     doing: str
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+    def __call__(
+        self, pieces: Sequence[Piece[R]], told: Progress | None = None, keep: Keep[R] | None = None
+    ) -> list[R]:
         done: list[R] = []
         for start in range(0, len(pieces), PIECES_PER_JOB):
             some = pieces[start : start + PIECES_PER_JOB]
@@ -115,7 +117,7 @@ def _undo(pieces: Sequence[Piece[R]], outcomes: Sequence[R | LanceFlightError]) 
             piece.undo(outcome)
 
 
-def _counter(told: Told | None, before: int, pieces: int) -> Callable[[int], None] | None:
+def _counter(told: Progress | None, before: int, pieces: int) -> Callable[[int], None] | None:
     return None if told is None else lambda done: told(before + done, pieces)
 
 
@@ -254,8 +256,7 @@ def backfill(
         column,
         made,
         None if data_type is None else arrow_type(data_type),
-        run=Executors(spark, f"backfill {found.name.name}.{column}"),
-        progress=progress,
+        work=PieceWork(run=Executors(spark, f"backfill {found.name.name}.{column}"), progress=progress),
     )
     return Backfilled(column, version)
 

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from lance_flight.catalog.backup.copying import backup_at
 from lance_flight.catalog.backup.restoring import compare_with
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.bulk.pieces import PieceWork
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import (
     INDEXING_SCHEMA,
-    BuildWatch,
     RefreshReport,
     create_index,
     refresh_indices,
@@ -38,24 +37,15 @@ from lance_flight.model.spec import Evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationWork:
-    """Runner and observers of an operation: `run` does its pieces, `progress` counts tables and `add_rows` rows, and `check` may end it.
+class OperationWork(PieceWork):
+    """Runner and observers of an operation, and the questions that it asks.
 
     `agrees` shows lines and asks whether rows may be given up, unless its second argument says yes; `place` opens the place of a backup.
     """
 
-    run: Runner = THREADS
-    progress: Progress | None = None
-    add_rows: Callable[[int], None] = lambda _: None
-    check: Callable[[], None] = lambda: None
     evaluate: Evaluate = evaluate
     agrees: Callable[[Iterable[str], bool], bool] = lambda _, yes: yes
     place: Callable[[str], Store] = Store
-
-    @property
-    def watch(self) -> BuildWatch:
-        """Return the observers of a build of an index."""
-        return BuildWatch(add_rows=self.add_rows, check=self.check)
 
     def count_tables(self, done: int, total: int) -> None:
         """Count tables, after a check."""
@@ -108,12 +98,12 @@ def _does(
 
 @_does("compact", CompactionRules, COMPACTION_SCHEMA)
 def _compact(table: Table, rules: CompactionRules, work: OperationWork) -> OperationReport:
-    return compact(table, rules, work.progress, run=work.run, check=work.check)
+    return compact(table, rules, work)
 
 
 @_does("create-index", IndexRules, INDEXING_SCHEMA)
 def _create_index(table: Table, rules: IndexRules, work: OperationWork) -> OperationReport:
-    return create_index(table, rules, work.progress, run=work.run, watch=work.watch)
+    return create_index(table, rules, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +114,8 @@ class _Reindexing:
 @_does("reindex", _Reindexing, INDEXING_SCHEMA)
 def _reindex(table: Table, rules: _Reindexing, work: OperationWork) -> OperationReport:
     if rules.index is not None:
-        return create_index(table, rules.index, work.progress, run=work.run, watch=work.watch)
-    return RefreshReport(refresh_indices(table, work.progress, run=work.run, watch=work.watch))
+        return create_index(table, rules.index, work)
+    return RefreshReport(refresh_indices(table, work))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +127,7 @@ class _Rewriting(RewritingRules):
 def _rewrite(table: Table, rules: _Rewriting, work: OperationWork) -> OperationReport:
     namespace = require_partitions(table)
     choose = None if rules.where is None else tables_where(namespace, rules.where)
-    return rewrite(namespace, work.evaluate, choose, rules, work.progress, run=work.run)
+    return rewrite(namespace, work.evaluate, choose, rules, work)
 
 
 @_does("vacuum", VacuumRules, VACUUM_SCHEMA)
@@ -156,7 +146,7 @@ class _Verifying:
 def _verify(table: Table, rules: _Verifying, work: OperationWork) -> OperationReport:
     backup = None if rules.against is None else backup_at(work.place(rules.against))
     at, reads_rows = table.snapshot(rules.snapshot), not rules.data
-    report = verify(table, work.evaluate, at, work.progress, run=work.run, reads_rows=reads_rows)
+    report = verify(table, work.evaluate, at, work, reads_rows=reads_rows)
     return report if backup is None else replace(report, differences=tuple(compare_with(backup, table.store)))
 
 

@@ -24,11 +24,11 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any, NoReturn
 
 from lance_flight.catalog.bulk.pieces import (
+    BY_THREADS,
     CHECK_SECONDS,
-    THREADS,
     Piece,
+    PieceWork,
     R,
-    Runner,
     Threads,
     Watch,
     run_here,
@@ -140,11 +140,12 @@ processes = PieceProcesses()
 """The processes of this one; a server says from which size on they are used."""
 
 
-def runner_beside_queries(watch: Watch | None, *, is_remote: bool) -> Runner:
-    """Return what does the pieces of a statement, which its watch may end."""
-    return (
-        THREADS if watch is None else Threads(workers_beside_queries(is_remote=is_remote), watch.check, processes.run)
-    )
+def work_beside_queries(watch: Watch | None, *, is_remote: bool) -> PieceWork:
+    """Return how the work of a statement is done, which its watch counts and may end."""
+    if watch is None:
+        return BY_THREADS
+    run = Threads(workers_beside_queries(is_remote=is_remote), watch.check, processes.run)
+    return PieceWork(run=run, progress=watch, add_rows=watch.add_rows, check=watch.check)
 
 
 def _write(stream: IO[bytes], content: bytes) -> None:

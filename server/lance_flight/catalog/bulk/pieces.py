@@ -22,11 +22,8 @@ CHECK_SECONDS = 0.1
 
 R = TypeVar("R")
 
-Told = Callable[[int, int], None]
-"""Told how many of how many pieces are done."""
-
 Progress = Callable[[int, int], None]
-"""Told how many of how many tables are done."""
+"""Told how many of how many pieces, or tables, are done."""
 
 Keep = Callable[[int, R], None]
 """Given the result of a piece as soon as it is there, by its place among the pieces; from then on it is the caller's to undo."""
@@ -63,7 +60,9 @@ class Piece(Protocol[R]):
 class Runner(Protocol):
     """Executor of pieces."""
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+    def __call__(
+        self, pieces: Sequence[Piece[R]], told: Progress | None = None, keep: Keep[R] | None = None
+    ) -> list[R]:
         """Return the results of all pieces, in their order; if one fails, raise its error and stop the remaining ones.
 
         What was done by then is undone, except results that `keep` was given.
@@ -111,7 +110,9 @@ class Threads:
     check: Callable[[], None] | None = None
     run: RunPiece = run_here
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+    def __call__(
+        self, pieces: Sequence[Piece[R]], told: Progress | None = None, keep: Keep[R] | None = None
+    ) -> list[R]:
         stopped = Event()
         done: dict[int, R] = {}
         with ThreadPoolExecutor(self.workers, thread_name_prefix="piece") as pool:
@@ -158,8 +159,23 @@ def workers_beside_queries(*, is_remote: bool) -> int:
     return WORKERS if is_remote else max(1, min(WORKERS, cores() // 2))
 
 
-def of_tables(progress: Progress | None, before: int, tables: int, total: int) -> Told | None:
-    """Return a callback that reports pieces to `progress` as tables: all make up `tables` of a `total`, after `before`."""
-    if progress is None:
-        return None
-    return lambda done, pieces: progress(before + tables * done // pieces, total)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceWork:
+    """Runner and observers of long work: `run` does its pieces, `progress` counts tables and `add_rows` rows, and `check` may end it by an error."""
+
+    run: Runner = THREADS
+    progress: Progress | None = None
+    add_rows: Callable[[int], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
+
+    def do(
+        self, pieces: Sequence[Piece[R]], before: int, tables: int, total: int, keep: Keep[R] | None = None
+    ) -> list[R]:
+        """Return the results of pieces, which all make up `tables` of a `total`, after `before`."""
+        count_tables = self.progress
+        if count_tables is None:
+            return self.run(pieces, None, keep)
+        return self.run(pieces, lambda done, of: count_tables(before + tables * done // of, total), keep)
+
+
+BY_THREADS = PieceWork()

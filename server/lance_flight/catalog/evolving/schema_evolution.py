@@ -25,7 +25,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.manifests.snapshot import NO_VALUES, IdentityValues, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
@@ -504,13 +504,12 @@ Decide = Callable[[Snapshot], tuple[SchemaStep, str]]
 class StagedSchemas:
     """Versions of partition tables with another schema, staged on their pins; what one attempt has staged the next one finds.
 
-    `run` is who writes the values of new columns.
+    `work` is how the values of new columns are written.
     """
 
-    def __init__(self, root: Store, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
+    def __init__(self, root: Store, work: PieceWork = BY_THREADS) -> None:
         self._root = root
-        self._run = run
-        self._progress = progress
+        self._work = work
         self._after: NamespaceSchema | None = None
         self._staged: dict[_Place, FixedPin] = {}
         self._written = WrittenColumns()
@@ -540,7 +539,7 @@ class StagedSchemas:
         """Write what the files of these tables lack of new columns; an earlier attempt may have written most of it."""
         written = pool.map(lambda key: new_columns(self._root, todo[key], key[1], step, self._written), todo)
         work: list[NewColumns] = [piece for pieces in written for piece in pieces]
-        results = self._run(work, of_tables(self._progress, 0, len(todo), len(todo)))
+        results = self._work.do(work, 0, len(todo), len(todo))
         for piece, result in zip(work, results, strict=True):
             self._written.add(piece, result)
 
@@ -555,9 +554,9 @@ class StagedSchemas:
 class SchemaEvolution:
     """One change of schema, made on one snapshot after another until it is committed (`version_log.Change`)."""
 
-    def __init__(self, root: Store, decide: Decide, *, run: Runner = THREADS, progress: Progress | None = None) -> None:
+    def __init__(self, root: Store, decide: Decide, work: PieceWork = BY_THREADS) -> None:
         self._decide = decide
-        self._tables = StagedSchemas(root, run=run, progress=progress)
+        self._tables = StagedSchemas(root, work)
 
     def __call__(self, snapshot: Snapshot) -> Revision | None:
         """Return the rows and the metadata that make the change visible; None where there is nothing to change."""

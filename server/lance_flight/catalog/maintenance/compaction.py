@@ -19,7 +19,7 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.commit import has_data, is_old
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
@@ -172,18 +172,16 @@ class _Rewritten:
 def compact(
     namespace: Table,
     rules: CompactionRules | None = None,
-    progress: Progress | None = None,
+    work: PieceWork = BY_THREADS,
     *,
-    run: Runner = THREADS,
     among: Collection[str] | None = None,
     rebase: bool = False,
-    check: Callable[[], None] = lambda: None,
 ) -> CompactionReport:
     """Rewrite the tables that `rules` name, and return what was done; their rows stay the same.
 
     `among` are the object ids of the tables that are looked at (None: all). One with `rebase` gives up no table to which rows were merely
-    added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. `check` is called before each attempt to
-    commit: with what it raises, the attempt and all further work are given up. Indices are brought up to date afterwards.
+    added: what was rewritten goes on top of them. The pins of up to `tables_per_commit` tables move in one commit. The work is checked before each attempt to
+    commit: with what that raises, the attempt and all further work are given up. Indices are brought up to date afterwards.
     """
     rules = (rules or CompactionRules()).check()
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
@@ -195,16 +193,16 @@ def compact(
     for start in range(0, len(targets), rules.tables_per_commit):
         began, batch = time.monotonic(), targets[start : start + rules.tables_per_commit]
         due = _due(namespace.store, snapshot, rules, batch)
-        pieces = [piece for work in due for piece in work.pieces]
-        results = iter(run(pieces, of_tables(progress, start, len(batch), len(targets))))
-        rewritten = [_rewrite_result(work, list(islice(results, len(work.pieces))), rebases=rebase) for work in due]
+        pieces = [piece for table in due for piece in table.pieces]
+        results = iter(work.do(pieces, start, len(batch), len(targets)))
+        rewritten = [_rewrite_result(table, list(islice(results, len(table.pieces))), rebases=rebase) for table in due]
         failpoint("data_written")
-        version, tables = _commit(namespace, rewritten, began, check)
+        version, tables = _commit(namespace, rewritten, began, work.check)
         done += tables
         versions += [] if version is None else [version]
-        if progress is not None and not pieces:
-            progress(start + len(batch), len(targets))
-    indices = refresh_indices(namespace, run=run)
+        if work.progress is not None and not pieces:
+            work.progress(start + len(batch), len(targets))
+    indices = refresh_indices(namespace, PieceWork(run=work.run))
     return CompactionReport(
         table_count=len(targets), tables=tuple(done), versions=tuple(versions), indices=tuple(indices)
     )

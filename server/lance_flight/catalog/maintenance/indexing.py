@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, check_stopped, of_tables
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork, Progress, check_stopped
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
@@ -324,43 +324,18 @@ class RefreshReport(OperationReport):
         return [*map(str, self.indices)] or ["there is no index"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildWatch:
-    """Observers of a build beside its progress: of the rows of each segment that is built, and `check`, which may end it.
-
-    What was committed by then stays. A runner of pieces checks by itself.
-    """
-
-    add_rows: Callable[[int], None] = lambda _: None
-    check: Callable[[], None] = lambda: None
-
-
-UNWATCHED = BuildWatch()
-
-
 class _Indexing:
     """The build of one index: segments for the tables that lack them, committed on the way.
 
     It is the change of each commit as well (`version_log.Change`): what is built becomes part of its tables.
     """
 
-    def __init__(
-        self,
-        namespace: Table,
-        rules: IndexRules | str,
-        *,
-        run: Runner,
-        progress: Progress | None,
-        watch: BuildWatch,
-        replaces: bool = False,
-    ) -> None:
+    def __init__(self, namespace: Table, rules: IndexRules | str, work: PieceWork, *, replaces: bool) -> None:
         self._replaces = replaces
         self._namespace = namespace
         self._root = namespace.store
         self._rules = rules
-        self._run = run
-        self._progress = progress
-        self._watch = watch
+        self._work = work
         self._possible: pa.Field | None = None
         self._built: dict[str, tuple[BuildSegment, lance.Index]] = {}
         self._staged: dict[_Place, FixedPin] = {}
@@ -389,7 +364,7 @@ class _Indexing:
 
     def _build_some(self) -> bool:
         """Build segments of some more tables; return whether any table lacked one."""
-        self._watch.check()
+        self._work.check()
         snapshot = self._namespace.snapshot()
         definition, _ = self._define_index(snapshot)
         tables = snapshot.all_tables()
@@ -397,8 +372,7 @@ class _Indexing:
         with ThreadPoolExecutor(OPENERS, thread_name_prefix="indexing") as pool:
             pieces = list(islice(self._incomplete_tables(pool, snapshot, definition, open_ones), TABLES_PER_COMMIT))
         if pieces:
-            progress = of_tables(self._progress, len(self._settled), len(pieces), len(tables))
-            self._run(pieces, progress, partial(self._keep, pieces))
+            self._work.do(pieces, len(self._settled), len(pieces), len(tables), partial(self._keep, pieces))
             failpoint("data_written")
         return bool(pieces)
 
@@ -406,7 +380,7 @@ class _Indexing:
         """Take a segment that is built, and commit all that are where that took long enough."""
         piece = pieces[number]
         self._built[piece.object_id] = piece, index
-        self._watch.add_rows(piece.rows)
+        self._work.add_rows(piece.rows)
         failpoint("segment_built")
         if not self._replaces and time.monotonic() - self._since > COMMIT_SECONDS:
             self._commit()
@@ -479,7 +453,7 @@ class _Indexing:
     ) -> Iterator[BuildSegment]:
         """Yield the work for the tables that lack the index, or a part of it."""
         for start in range(0, len(tables), TABLES_PER_COMMIT):
-            self._watch.check()
+            self._work.check()
             batch = tables[start : start + TABLES_PER_COMMIT]
             segments = pool.map(partial(self._missing, snapshot, definition), batch)
             for table, piece in zip(batch, segments, strict=True):
@@ -577,13 +551,7 @@ def missing_segment(
 
 
 def create_index(
-    namespace: Table,
-    rules: IndexRules | str,
-    progress: Progress | None = None,
-    *,
-    run: Runner = THREADS,
-    watch: BuildWatch = UNWATCHED,
-    replaces: bool = False,
+    namespace: Table, rules: IndexRules | str, work: PieceWork = BY_THREADS, *, replaces: bool = False
 ) -> IndexingReport:
     """Give the namespace an index, and those of its partition tables that lack it, or go on with one that has the name.
 
@@ -591,7 +559,7 @@ def create_index(
     """
     # The transaction keeps what it reads from being vacuumed, and adds what a foreign namespace lacks for writes.
     reading = namespace.begin()
-    indexing = _Indexing(namespace, rules, run=run, progress=progress, watch=watch, replaces=replaces)
+    indexing = _Indexing(namespace, rules, work, replaces=replaces)
     version = indexing.build()
     return IndexingReport(
         snapshot=version,
@@ -602,13 +570,11 @@ def create_index(
     )
 
 
-def refresh_indices(
-    namespace: Table, progress: Progress | None = None, *, run: Runner = THREADS, watch: BuildWatch = UNWATCHED
-) -> list[IndexingReport]:
+def refresh_indices(namespace: Table, work: PieceWork = BY_THREADS) -> list[IndexingReport]:
     """Bring all indices up to date with the files that there are now."""
     names = [definition.name for definition in indices_of(namespace.snapshot())]
     return [
-        create_index(namespace, name, _of_several(progress, place, len(names)), run=run, watch=watch)
+        create_index(namespace, name, replace(work, progress=_of_several(work.progress, place, len(names))))
         for place, name in enumerate(names)
     ]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.bulk.pieces import Progress
+from lance_flight.catalog.bulk.pieces import PieceWork, Progress
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.manifests.commit_loop import commit
@@ -121,7 +121,7 @@ class FormatStep:
 
 def _move_rows(namespace: PartitionedNamespace, evaluate: Evaluate, progress: Progress | None) -> None:
     if namespace.snapshot().doubtful_fields:
-        rewrite(namespace, evaluate, progress=progress)
+        rewrite(namespace, evaluate, work=PieceWork(progress=progress))
 
 
 STEPS: tuple[FormatStep, ...] = (

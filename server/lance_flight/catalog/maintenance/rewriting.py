@@ -16,7 +16,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.removals import combine_edits, table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
@@ -114,9 +114,7 @@ def rewrite(
     evaluate: Evaluate,
     choose: Choose | None = None,
     rules: RewritingRules | None = None,
-    progress: Progress | None = None,
-    *,
-    run: Runner = THREADS,
+    work: PieceWork = BY_THREADS,
 ) -> RewritingReport:
     """Move the rows of tables under older specs to the current one, and return what was done.
 
@@ -125,7 +123,7 @@ def rewrite(
     `SerializationFailure` where others keep changing the same tables; what was moved before stays so.
     """
     rules = (rules or RewritingRules()).check()
-    rewriting = _Rewriting(namespace, evaluate, choose, progress, run)
+    rewriting = _Rewriting(namespace, evaluate, choose, work)
     done: list[RewrittenTables] = []
     tables, seconds = rules.tables, 0.0
 
@@ -155,23 +153,22 @@ class _Rewriting:
     namespace: PartitionedNamespace
     evaluate: Evaluate
     choose: Choose | None
-    progress: Progress | None
-    run: Runner
+    work: PieceWork
 
     def step(self, rules: RewritingRules, moved: int, reservation: str | None) -> RewrittenTables | None:
         """Move the next tables in one commit, after so many that were `moved`; None where none is left."""
         transaction = self.namespace.begin()
         transaction.reservation = reservation
         old = _old(transaction.base, self.choose)
-        if self.progress is not None:
-            self.progress(moved, moved + len(old))
+        if self.work.progress is not None:
+            self.work.progress(moved, moved + len(old))
         if not old:
             return None
         batch = _batch(self.namespace.store, transaction.base, old, rules)
         moves = _moves(self.namespace, transaction.base, batch, self.evaluate, rules.rows_per_piece)
-        progress = of_tables(self.progress, moved, len(batch), moved + len(old))
         tables = [table for table, _ in batch]
-        return _move(self.namespace, transaction, tables, moves, partial(self.run, told=progress))
+        run = partial(self.work.do, before=moved, tables=len(batch), total=moved + len(old))
+        return _move(self.namespace, transaction, tables, moves, run)
 
 
 def _old(snapshot: Snapshot, choose: Choose | None) -> list[PartitionTable]:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner, of_tables
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.maintenance.reports import OperationReport
@@ -185,10 +185,9 @@ def verify(
     namespace: Table,
     evaluate: Evaluate,
     snapshot: Snapshot | None = None,
-    progress: Progress | None = None,
+    work: PieceWork = BY_THREADS,
     *,
     reads_rows: bool = True,
-    run: Runner = THREADS,
 ) -> VerificationReport:
     """Check the data files of a snapshot (None: the newest one), read all rows, and report what is wrong.
 
@@ -200,7 +199,7 @@ def verify(
     checked = newest if snapshot is None else snapshot
     with namespace.hold(checked, is_newest=checked.version == newest.version):
         checks = [replace(check, reads_rows=reads_rows) for check in _checks(namespace.store, checked, evaluate)]
-        tables = run(checks, of_tables(progress, 0, len(checks), len(checks)))
+        tables = work.do(checks, 0, len(checks), len(checks))
         tables += _manifest(namespace, checked)
     return VerificationReport(snapshot=checked.version, tables=tuple(tables), reads_rows=reads_rows)
 

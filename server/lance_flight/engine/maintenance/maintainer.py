@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_flight.catalog.bulk.piece_processes import processes
-from lance_flight.catalog.bulk.pieces import Keep, Piece, R, Threads, Told
+from lance_flight.catalog.bulk.pieces import Keep, Piece, PieceWork, Progress, R, Threads
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import refresh_indices
@@ -247,7 +247,9 @@ class _Modest:
 
     check: Callable[[], None]
 
-    def __call__(self, pieces: Sequence[Piece[R]], told: Told | None = None, keep: Keep[R] | None = None) -> list[R]:
+    def __call__(
+        self, pieces: Sequence[Piece[R]], told: Progress | None = None, keep: Keep[R] | None = None
+    ) -> list[R]:
         size = LEAST_BYTES if pieces and write_memory.take(LEAST_BYTES, 0) else 0
         end = time.monotonic() + LONGEST_SECONDS + sum(getattr(piece, "size", 0) for piece in pieces) / SLOWEST_BYTES
 
@@ -262,7 +264,7 @@ class _Modest:
         finally:
             write_memory.release(size)
 
-    def _check(self, told: Told | None) -> Told:
+    def _check(self, told: Progress | None) -> Progress:
         def checked(done: int, pieces: int) -> None:
             self.check()
             if told is not None:
@@ -276,14 +278,14 @@ def _compact(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tup
     rules = CompactionRules(deleted=work.policy.compact_deleted, tables_per_commit=TABLES_PER_COMMIT)
     among = [table.object_id for table in work.due]
     # A table that is always written to would be compacted never.
-    report = compact(work.table, rules, run=_Modest(check), among=among, rebase=True, check=check)
+    report = compact(work.table, rules, PieceWork(run=_Modest(check), check=check), among=among, rebase=True)
     lost = {table.object_id for table in report.tables if table.is_lost}
     chooser.surveyor.settle(work.table, [table for table in work.due if table.object_id not in lost])
     return str(report), 0
 
 
 def _reindex(work: Work, check: Callable[[], None], chooser: WorkChooser) -> tuple[str, int]:
-    reports = refresh_indices(work.table, run=_Modest(check))
+    reports = refresh_indices(work.table, PieceWork(run=_Modest(check)))
     if not any(report.tables for report in reports):
         chooser.surveyor.settle_indices(work.table)
     return "; ".join(map(str, reports)), 0

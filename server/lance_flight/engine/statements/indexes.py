@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
-from lance_flight.catalog.bulk.pieces import THREADS, Runner, Watch
+from lance_flight.catalog.bulk.piece_processes import work_beside_queries
 from lance_flight.catalog.maintenance.indexing import (
-    UNWATCHED,
-    BuildWatch,
     create_index,
     drop_index,
 )
@@ -94,10 +91,8 @@ class CreateIndex(TableStatement, ChangeStatement):
         namespace, known = _table_and_indices(self.table, changes)
         called = self.rules.called
         if called not in known or self.replaces:
-            run, watch = _watch_builds(namespace, changes.watch)
-            build = partial(
-                create_index, namespace, self.rules, changes.watch, run=run, watch=watch, replaces=self.replaces
-            )
+            work = work_beside_queries(changes.watch, is_remote=namespace.store.is_remote)
+            build = partial(create_index, namespace, self.rules, work, replaces=self.replaces)
             # A statement that is cancelled is over at once; its work ends at its next check, which tables that are done survive.
             changes.cancellation.run_in_thread(build)
         elif not self.if_not_exists:
@@ -137,14 +132,6 @@ class DropIndex(TableStatement, ChangeStatement):
 
 
 _NOT_CHANGED = "indices are not made or dropped"
-
-
-def _watch_builds(table: Table, watch: Watch | None) -> tuple[Runner, BuildWatch]:
-    """Return what builds segments of a table, and what is told of them, so that the statement of a watch can be cancelled."""
-    if watch is None:
-        return THREADS, UNWATCHED
-    run = runner_beside_queries(watch, is_remote=table.store.is_remote)
-    return run, BuildWatch(add_rows=watch.add_rows, check=watch.check)
 
 
 def _table_and_indices(reference: TableRef, changes: Changes) -> tuple[Table, set[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from lance_flight.catalog.bulk.piece_processes import runner_beside_queries
+from lance_flight.catalog.bulk.piece_processes import work_beside_queries
 from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.table import Table
@@ -47,10 +47,8 @@ class OperationStatement(MaintenanceStatement):
         rules = does.rules_of(self.given)
         if operation.not_plain:
             require_partitions(table, operation.not_plain)
-        work = OperationWork()
-        if progress is not None:
-            run = runner_beside_queries(progress, is_remote=table.store.is_remote)
-            work = OperationWork(run=run, progress=progress, add_rows=progress.add_rows, check=progress.check)
+        beside = work_beside_queries(progress, is_remote=table.store.is_remote)
+        work = OperationWork(run=beside.run, progress=beside.progress, add_rows=beside.add_rows, check=beside.check)
         return MaintenanceWork(
             does.schema, lambda: does.run(table, rules, work), is_cancellable=operation.is_cancellable
         )

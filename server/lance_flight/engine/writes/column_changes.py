@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lance_flight.catalog.bulk.pieces import THREADS, Progress, Runner
+from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.evolving.schema_evolution import INSTEAD, Computed, SchemaEvolution, SchemaStep
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -112,12 +112,11 @@ def backfill(
     values: Values,
     kind: pa.DataType | None = None,
     *,
-    run: Runner = THREADS,
-    progress: Progress | None = None,
+    work: PieceWork = BY_THREADS,
 ) -> int:
     """Add a column with computed values to a table, in one commit, and return the version that has it.
 
-    `kind` is its type; an expression has one by itself. `run` computes the values.
+    `kind` is its type; an expression has one by itself. `work` is how the values are computed.
     """
     table = root.table(name)
     if kind is None and isinstance(values, PythonFunction):
@@ -127,7 +126,7 @@ def backfill(
     )
     change = ColumnChange(AddColumn(path=(column,), type=value_type), values)
     changing = _Changing(root, name, (change,), f"add column {column}")
-    return table.evolve(SchemaEvolution(table.store, changing, run=run, progress=progress))
+    return table.evolve(SchemaEvolution(table.store, changing, work))
 
 
 @dataclass(frozen=True, slots=True)
