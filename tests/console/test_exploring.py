@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.console.browsers import expect
-from tests.console.conftest import Console, Consoles
+from tests.console.conftest import HOSTILE, Console, Consoles
 from tests.service.server_process import Server
 
 
@@ -188,3 +188,38 @@ def test_maintenance_runs_after_a_yes(
         assert reading.get_by_role("button", name=name).count() == 0
     finally:
         server.run("DROP TABLE parts")
+
+
+LAYOUTS = [
+    pytest.param("year(at), station", ["6", "131", "131", "136"], 6, id="a year and a column"),
+    pytest.param('bucket(2, id), "Name, ""x"""', ["2", "399", "399", "401"], 2, id="a bucket and a quoted name"),
+]
+
+
+@pytest.mark.parametrize(("by", "counts", "cells"), LAYOUTS)
+def test_rows_are_laid_out_by_other_fields(
+    console: Console, server: Server, by: str, counts: list[str], cells: int
+) -> None:
+    server.run(
+        'CREATE TABLE laid (id BIGINT, station VARCHAR, at TIMESTAMP, "Name, ""x""" VARCHAR) PARTITIONED BY (station)'
+    )
+    server.run(
+        "INSERT INTO laid SELECT value, CAST(value % 3 AS VARCHAR), TIMESTAMP '2023-12-15 00:00:00' + value * INTERVAL '1 hour',"
+        f" '{HOSTILE}' FROM generate_series(1, 800)"
+    )
+    try:
+        page = console.open("t/public/laid/map")
+        page.get_by_role("link", name="How would the rows lie").click()
+        candidates = page.locator("main > div .layouts tbody tr")
+        expect(candidates.filter(has_text="year(at), month(at), station")).to_contain_text("6")
+        page.get_by_label("PARTITIONED BY").fill(by)
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".layouts").first.locator("tbody tr").nth(0).locator("td.n").first).to_have_text("3")
+        expect(page.locator(".layouts").first.locator("tbody tr").nth(1).locator("td.n")).to_have_text(counts)
+        expect(page.locator("svg.map rect[data-at]")).to_have_count(cells)
+        expect(page.locator("#statement")).to_have_text(f'ALTER TABLE "public"."laid" SET PARTITIONED BY ({by})')
+        assert server.value("SELECT count(*) FROM laid$specs") == 1
+        page.goto(console.base + "t/public/laid/layout?by=id);DROP")
+        expect(page.get_by_role("alert")).to_contain_text("by is")
+    finally:
+        server.run("DROP TABLE laid")

@@ -517,6 +517,7 @@ PAGES = [
     "t/public/oslo/rows",
     "t/public/trips/map?where=month%20%3D%201",
     "t/public/trips/partition?spec=1&row=0&column=2",
+    "t/public/trips/layout?by=site",
     "t/public/trips/history?a=5&b=6",
     "t/public/trips/map?where=wind",
     "t/public/words/history",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from lance_flight.errors import DataError
 from starlette.background import BackgroundTask
@@ -41,6 +42,8 @@ from lance_flight_client.console.exploring import (
     summarize,
 )
 from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, graph_of
+from lance_flight_client.console.layouts import MOST_PARTITIONS as MOST_LAID_OUT
+from lance_flight_client.console.layouts import CountedLayout, candidates, fields_of_text, partitions_under
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.partitions import details_of, fields_of_spec, rows_of_partition
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
@@ -278,6 +281,45 @@ def partition(request: Request, server: ConsoleServer) -> Response:
         details=details_of(server, console_table, rows[0]["object_id"], snapshot.version, partitions.num_rows)
         if is_one
         else None,
+    )
+
+
+@page
+def layout(request: Request, server: ConsoleServer) -> Response:
+    """Show how the rows of a table would lie under other partition fields."""
+    console_table = table_of(request, server)
+    if console_table is None or console_table.is_view:
+        return no_table(request)
+    by = request.query_params.get("by", "").strip()
+    values: dict[str, Any] = dict.fromkeys(("wanted", "now", "grid", "problem"))
+    if by:
+        try:
+            fields = fields_of_text(by, kinds_of(server, console_table))
+            sizes = tables.summary_of(server, console_table)
+            found = partitions_under(server, console_table, fields, (sizes.size or 0) / max(sizes.rows or 0, 1))
+            now = pa.chunked_array([[sizes.rows or 0]])
+            if console_table.is_partitioned:
+                now = tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table))["rows"]
+            is_over = found.num_rows > MOST_LAID_OUT
+            values |= {
+                "wanted": CountedLayout(fields=by) if is_over else CountedLayout.of(by, found["rows"]),
+                "now": CountedLayout.of("as now", now),
+                "grid": None if is_over or not found.num_rows else PartitionGrid.of(found),
+            }
+        except (InvalidSelection, ServerError) as exc:
+            values["problem"] = str(exc)
+    return pages_of(request).show(request, "layout.html", table=console_table, by=by, fills=None, **values)
+
+
+@page
+def layout_candidates(request: Request, server: ConsoleServer) -> Response:
+    """Return layouts that a table may have, with what each makes of its rows."""
+    console_table = table_of(request, server)
+    if console_table is None or console_table.is_view:
+        return no_table(request)
+    found = candidates(server, console_table, kinds_of(server, console_table))
+    return pages_of(request).show(
+        request, "layouts.html", layouts=found, links=path_of(request).removesuffix("/candidates")
     )
 
 
