@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import lance
 import pyarrow as pa
 import pytest
+from lancedb.index import FTS
 from lancedb.remote.errors import HttpError
 
 from tests.flight.certificates import authority
@@ -30,7 +31,12 @@ grants = ["ALL ON *"]
 
 [roles.tenants]
 members = ["alice"]
-grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER", "SELECT (id, NULL AS income, v) ON people"]
+grants = [
+    "SELECT, WRITE ON events WHERE tenant = CURRENT_USER",
+    "SELECT (id, NULL AS income, v) ON people",
+    "SELECT ON notes WHERE tenant = CURRENT_USER",
+    "SELECT (id, 'hidden' AS note, v) ON letters",
+]
 """
 SECRET = 987_654_321
 VECTORS = pa.list_(pa.float32(), 2)
@@ -80,6 +86,16 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         owner.create_table("events", EVENTS.replace_schema_metadata({"lance_flight.partition_by": "tenant"}))
         owner.create_table("people", PEOPLE)
         owner.create_table("hidden", PEOPLE)
+        texts = pa.array(["alice writes", f"bob conceals {SECRET}"])
+        notes = EVENTS.append_column("note", texts).replace_schema_metadata(
+            {"lance_flight.partition_by": "tenant", "about": str(SECRET)}
+        )
+        letters = pa.table({"id": [1, 2], "note": texts, "v": PEOPLE["v"]})
+        for name, table in (("notes", notes), ("letters", letters.replace_schema_metadata({"about": str(SECRET)}))):
+            made = owner.create_table(name, table)
+            made.create_index("note", config=FTS(stem=False, remove_stop_words=False))
+            made.tags.create("first", made.version)
+        owner.open_table("notes").branches.create("work")
         yield Asked(server, address)
 
 
@@ -96,12 +112,32 @@ QUERIES = {
     "another table's column": {"k": 10, "vector": [], "columns": ["income"]},
     "an order": {"k": 10, "vector": [], "order_by": [{"column_name": "n", "ascending": False}]},
     "an old version": {"k": 10, "vector": [], "version": 1},
+    "a branch": {"k": 10, "vector": [], "branch": "work"},
+    "a search of a branch": {"k": 10, "vector": [1.0, 0.0], "branch": "work"},
+    "a text": {"k": 10, "full_text_query": {"query": "conceals", "columns": ["note"]}},
+    "a text of any column": {"k": 10, "full_text_query": {"query": "conceals"}},
+    "a text, filtered after": {"k": 10, "full_text_query": {"query": "conceals"}, "filter": "true", "prefilter": False},
+    "a word with errors": {
+        "k": 10,
+        "full_text_query": {"query": {"match": {"terms": "conceal", "column": "note", "fuzziness": 2}}},
+    },
+    "rows by offsets": {"k": 10, "vector": [], "filter": "_rowoffset IN (0, 1)", "columns": ["v", "_rowoffset"]},
+    "rows by ids": {"k": 10, "vector": [], "filter": "_rowid IN (0, 1, 4294967296)", "with_row_id": True},
+    "a cast": {"k": 10, "vector": [], "columns": {"x": "income::int"}, "filter": "cast(income as bigint) > 1"},
+    "a condition on a masked column": {"k": 10, "vector": [], "filter": "note LIKE 'bob%'", "columns": ["id"]},
+    "a pattern on a masked column": {
+        "k": 10,
+        "vector": [],
+        "filter": "regexp_match(note, 'conceal')",
+        "columns": ["id"],
+    },
 }
 
 
-@pytest.mark.parametrize("table", ["events", "people", "hidden"])
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
-def test_no_query_returns_what_is_hidden(asked: Asked, query: dict[str, Any], table: str) -> None:
+@pytest.mark.parametrize("table", ["events", "people", "hidden", "notes", "letters"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_query_returns_what_is_hidden(asked: Asked, name: str, table: str) -> None:
+    query = QUERIES[name]
     for operation, body in (("query", query), ("explain_plan", {"query": query}), ("analyze_plan", query)):
         status, answer = asked.ask(f"/v1/table/{table}/{operation}", body)
         assert str(SECRET).encode() not in answer
@@ -109,6 +145,63 @@ def test_no_query_returns_what_is_hidden(asked: Asked, query: dict[str, Any], ta
             found = pa.ipc.open_file(answer).read_all()
             values = [value for column in found.columns for value in column.to_pylist()]
             assert not {SECRET, SECRET + 1, "bob"} & {each for each in values if not isinstance(each, list)}
+            # Not even how many rows have a word that they do not show.
+            assert not found.num_rows or not name.startswith(_OF_HIDDEN_TEXTS)
+
+
+_OF_HIDDEN_TEXTS = ("a text", "a word", "a condition on", "a pattern on")
+
+
+LISTS = {
+    "of all tables": "/v1/table?page_token=hidde&limit=5",
+    "of the tables of the root": "/v1/namespace/$/table/list?page_token=hidde",
+    "of namespaces": "/v1/namespace/$/list?page_token=hidde",
+}
+
+
+@pytest.mark.parametrize("path", LISTS.values(), ids=LISTS.keys())
+def test_a_page_token_of_another_lists_only_what_one_may_see(asked: Asked, path: str) -> None:
+    connection = http.client.HTTPConnection(asked.host, asked.port, timeout=30)
+    connection.request("GET", path, headers={"x-api-key": token_of("alice")})
+    answer = connection.getresponse().read()
+    connection.close()
+    assert b"hidden" not in answer
+    assert b"notes" in answer
+
+
+SAID = {
+    "describe": {},
+    "describe an old version": {"version": 1},
+    "describe a branch": {"branch": "work"},
+    "describe a tag": {"tag": "first"},
+    "stats": {},
+    "version/list/": {},
+    "tags/create": {"tag": "x", "version": 1},
+    "tags/delete": {"tag": "first"},
+    "branches/create": {"name": "x"},
+    "branches/delete": {"name": "work"},
+    "restore": {"version": 1},
+    "drop": {},
+    "rename": {"new_table_name": "x"},
+    "create_index": {"column": "note", "index_type": "FTS"},
+    "index/note_idx/drop": {},
+    "schema_metadata/update": {"about": "mine"},
+    "update_field_metadata": {"updates": [{"path": "v", "metadata": {"about": "mine"}}]},
+    "alter_columns": {"alterations": [{"path": "v", "rename": "w"}]},
+    "drop_columns": {"columns": ["v"]},
+}
+
+
+@pytest.mark.parametrize("table", ["notes", "letters"])
+@pytest.mark.parametrize("operation", SAID)
+def test_no_operation_tells_of_hidden_rows_or_changes_them(asked: Asked, operation: str, table: str) -> None:
+    status, answer = asked.ask(f"/v1/table/{table}/{operation.split(maxsplit=1)[0]}", SAID[operation])
+    assert status in ((200, 400, 403, 404) if operation.startswith(("describe", "stats", "version")) else (403, 404))
+    assert str(SECRET).encode() not in answer or table == "notes"
+    owner = connect(asked.address, token_of("owner")).open_table(table)
+    assert (owner.count_rows(), owner.schema.metadata) == (2, {b"about": str(SECRET).encode()})
+    assert list(owner.tags.list()) == ["first"]
+    assert [index.name for index in owner.list_indices()] == ["note_idx"]
 
 
 DENIED = {

@@ -34,8 +34,8 @@ def expression(text: object, names: Collection[str], relation: str = "", *, is_c
     ['("my', 'col"', '=', "'a'", 'AND', '"Price"', '>', '2', ')']
     >>> expression("date > date '2026-01-01'", ["date"]).split()
     ['("date"', '>', 'date', "'2026-01-01'", ')']
-    >>> print(expression("cast(a as int) = f(b)::bigint OR (a)::int = 1", ["a", "b"]).strip(")"))
-    (arrow_cast("a" ,'Int32') = arrow_cast(f("b"),'Int64') OR arrow_cast(("a"),'Int32') = 1
+    >>> print(expression("cast(a as int) = f(b)::bigint OR (a)::text::int = 1", ["a", "b"]).strip(")"))
+    (arrow_cast("a" ,'Int32') = arrow_cast(f("b"),'Int64') OR arrow_cast(("a")::text,'Int32') = 1
     <BLANKLINE>
     """
     if not isinstance(text, str) or not text.strip():
@@ -66,6 +66,7 @@ def _integer_casts(tokens: Sequence[Token]) -> Iterator[Edit]:
     """Yield what makes casts to integers those of Arrow: `CAST(x AS INT)`, `TRY_CAST(x AS INT)` and `x::INT`."""
     closing = closing_places(tokens, "([", ")]")
     opening = {close: start for start, close in closing.items()}
+    begins: dict[int, int] = {}
     for place, token in enumerate(tokens):
         function, following = _CASTS.get(token.word), tokens[place + 1 : place + 2]
         if function is not None and following and following[0].is_sign("("):
@@ -74,14 +75,17 @@ def _integer_casts(tokens: Sequence[Token]) -> Iterator[Edit]:
             if kind is not None and tokens[end - 2].word == "AS":
                 yield token.start, token.stop, function
                 yield tokens[end - 2].start, tokens[end - 1].stop, f",'{kind}'"
-        elif token.is_sign("::") and following and following[0].word in _INTEGERS and place:
-            begin = tokens[_operand(tokens, place - 1, opening)].start
+        elif token.is_sign("::") and following and place:
+            begins[place] = _operand(tokens, place - 1, opening, begins)
+            if following[0].word not in _INTEGERS:
+                continue
+            begin = tokens[begins[place]].start
             yield begin, begin, "arrow_cast("
             yield token.start, following[0].stop, f",'{_INTEGERS[following[0].word]}')"
 
 
-def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> int:
-    """Return the place at which the operand of `::` begins, whose last token is at `last`."""
+def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int], begins: Mapping[int, int]) -> int:
+    """Return the place at which the operand of `::` begins, whose last token is at `last`; `begins` has those of casts before."""
     place = opening.get(last, last)
     while place > 0:
         before = tokens[place - 1]
@@ -92,10 +96,8 @@ def _operand(tokens: Sequence[Token], last: int, opening: Mapping[int, int]) -> 
             place = opening[place - 1]
         elif before.is_sign(".") and place > 1:
             place -= 2
-        elif before.is_sign("::"):
-            place = _operand(tokens, place - 2, opening)
         else:
-            break
+            return begins.get(place - 1, place)
     return place
 
 
