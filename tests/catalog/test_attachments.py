@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Conflict, LanceFlightError, SerializationFailure
 
 from tests.catalog.aging import age
+from tests.engine.directory_namespace import lay_out
 from tests.stock import manifest_rows, stored_tables
 
 PAIR = pa.struct([("x", pa.int32()), ("y", pa.utf8())])
@@ -127,6 +129,27 @@ def test_a_table_that_is_written_after_its_commit_stays(root: Path, monkeypatch:
         engine(root).update(ATTACH)
     assert ids(root) == [1, 2, 3]
     assert lance.dataset(str(root / "x.lance")).count_rows() == 3
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_table_that_is_written_right_before_it_is_dropped_stays(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *, is_listed: bool
+) -> None:
+    if is_listed:
+        shutil.rmtree(root / "x.lance")
+        lay_out(root, {"x": "x.lance"})
+        lance.write_dataset(rows(2, 3), str(root / "x.lance"), mode="overwrite")
+    drop = Root.drop
+
+    def written_before(self: Root, *arguments: Any, **named: Any) -> None:
+        lance.write_dataset(rows(4), str(root / "x.lance"), mode="append")
+        drop(self, *arguments, **named)
+
+    monkeypatch.setattr(Root, "drop", written_before)
+    with pytest.raises(Conflict, match=r"its version \d is in 't', and the table has stayed"):
+        engine(root).update(ATTACH)
+    assert ids(root) == [1, 2, 3]
+    assert engine(root).query("SELECT count(*) AS n FROM x").to_pylist() == [{"n": 3}]
 
 
 def test_a_vacuum_at_the_same_moment_takes_nothing_of_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -66,3 +68,22 @@ def test_a_row_that_loses_its_pin_meanwhile_is_a_conflict(place: Path) -> None:
         late.commit()
     (table,) = stored_tables(place)
     assert table.dataset.to_table()["id"].to_pylist() == [1]
+
+
+def test_files_that_cannot_be_removed_hide_neither_the_error_nor_the_other_files(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, real = written(place, (2, "new"), (3, "newer"), (4, "a")), Store.remove
+
+    def once(self: Store) -> None:
+        monkeypatch.undo()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    before = set(place.iterdir())
+    monkeypatch.setattr(Store, "remove", once)
+    with pytest.raises(Conflict, match="too late"), late.namespace.changing(late.transaction):
+        raise Conflict("too late")
+    assert Store.remove is real
+    (gone,) = before - set(place.iterdir())
+    assert gone.name.endswith("$dataset")
+    assert ids(place) == [1]

@@ -6,6 +6,7 @@ transactions together where it can.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,6 +28,8 @@ from lance_flight.errors import NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import PartitionSpec
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,16 +297,19 @@ def _remove(root: Store, parts: Sequence[PartitionChange]) -> None:
     """Delete the files of partitions that certainly were not committed.
 
     What was staged on a table that others know is part of a version, which a reader of the table itself may have
-    open: vacuum takes it away.
+    open: vacuum takes it away, as it does what cannot be removed here.
     """
 
     def remove(part: PartitionChange) -> None:
         place = root.child(part.added.place)
-        if part.owns_directory:
-            kept_tables.forget(place)
-            place.remove()
-        elif not part.was_staged:
-            place.remove_files(part.added.data_files)
+        try:
+            if part.owns_directory:
+                kept_tables.forget(place)
+                place.remove()
+            elif not part.was_staged:
+                place.remove_files(part.added.data_files)
+        except OSError:
+            log.warning("files of a transaction that was given up are left in %s", place.name, exc_info=True)
         failpoint("part_removed")
 
     if len(parts) < FEW_PARTS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -90,6 +90,10 @@ _OF_URLS = frozenset("#?%")
 
 def _nothing() -> None:
     """Let a change begin."""
+
+
+def _accept(_: Store) -> None:
+    """Let a table go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +180,17 @@ class Root(TableResolver):
         if not is_replaced:
             self._check_schema(name, partitioned=partitioned)
 
-    def drop(self, name: TableName, begin: Callable[[], None] = _nothing) -> None:
-        """Remove a table and all its data, for every reader at once; `begin` is called before anything is removed, and may refuse it."""
+    def drop(
+        self,
+        name: TableName,
+        begin: Callable[[], None] = _nothing,
+        check: Callable[[Store], None] = _accept,
+    ) -> None:
+        """Remove a table and all its data, for every reader at once; `begin` is called before anything is removed, and may refuse it.
+
+        `check` is called with the table when no name leads to it any more, so that nobody writes to it, and may refuse it, too; in an
+        object store before that, where nothing can be moved.
+        """
         if self.temporary is not None and self.is_temporary(name):
             self.temporary.drop(name)
             return
@@ -193,15 +206,30 @@ class Root(TableResolver):
             if place is not None:
                 self._opened.pop(place.uri, None)
                 if place.is_remote:
+                    check(place)
                     place.remove_table()
                 else:
-                    # A row never leads to where nothing is.
-                    self._forget_row(name)
-                    with suppress(FileNotFoundError):
-                        place.move_to(gone)
+                    self._take_checked(name, place, gone, check)
                 failpoint("table_dropped")
             self._forget_row(name)
             flush(self.store.uri)
+
+    def _take_checked(self, name: TableName, place: Store, gone: Store, check: Callable[[Store], None]) -> None:
+        """Move a table to where no name leads, and back where its check refuses that."""
+        listed = self._listed_tables().get(name)
+        # A row never leads to where nothing is.
+        self._forget_row(name)
+        try:
+            place.move_to(gone)
+        except FileNotFoundError:
+            return
+        try:
+            check(gone)
+        except BaseException:
+            gone.move_to(place)
+            if listed is not None:
+                self._list([listed])
+            raise
 
     def rename(self, name: TableName, new: str) -> None:
         """Rename a table within its schema, in one step; readers and writers of the old name fail as after a drop.

@@ -103,12 +103,16 @@ def attach_table(root: Root, name: TableName, path: str, given: Sequence[Partiti
         namespace=table, table=plain, name=source.name, values=_all_values(spec, given), evaluate=evaluate
     )
     rows, version = attachment.commit(trusted=trusted)
-    if int(plain.open().version) != version:
-        raise Conflict(
-            f"table {source.name!r} was written while it was attached: its version {version} is in {name.name!r},"
-            " and the table has stayed"
-        )
-    root.drop(source)
+
+    def check_unchanged(store: Store) -> None:
+        if int(store.open().version) != version:
+            raise Conflict(
+                f"table {source.name!r} was written while it was attached: its version {version} is in {name.name!r},"
+                " and the table has stayed"
+            )
+
+    check_unchanged(plain.store)
+    root.drop(source, check=check_unchanged)
     return rows
 
 
