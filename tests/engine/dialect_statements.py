@@ -334,6 +334,28 @@ SELECT * RENAME (id AS n) FROM (WITH q AS (SELECT 5 AS id) SELECT id FROM q)
 SELECT * RENAME (x AS n) FROM (VALUES (1, 2)) AS v(x, y)
 SELECT count(*), count(id) FROM (SELECT o.* FROM orders o TABLESAMPLE (2 ROWS)) x
 SELECT count(id) FROM (SELECT * FROM orders USING SAMPLE 3 ROWS) x
+SELECT array_agg(customer ORDER BY customer DESC), string_agg(DISTINCT customer, '|' ORDER BY customer) FROM orders
+SELECT customer, array_agg(id ORDER BY id), array_agg(DISTINCT qty ORDER BY qty DESC) FILTER (qty > 1) FROM orders GROUP BY customer ORDER BY customer
+SELECT INTERVAL '25 hours' > INTERVAL '1 day', INTERVAL '1 day' = INTERVAL '24 hours', INTERVAL '30 days' IN (INTERVAL '1 month'), INTERVAL '40 days' BETWEEN INTERVAL '1 month' AND INTERVAL '2 months'
+SELECT id FROM orders WHERE TIMESTAMP '2024-03-20 12:00:00' - CAST(day AS TIMESTAMP) > INTERVAL '30 days' ORDER BY id
+SELECT day::TIMESTAMP::VARCHAR, 'at ' || CAST(day AS TIMESTAMP), concat(CAST(day AS TIMESTAMP), '!') FROM orders
+SELECT CAST(TIMESTAMP '2024-01-05 10:15:30.25' AS VARCHAR), CAST(TIMESTAMPTZ '2024-01-05 10:15:30+02' AS VARCHAR)
+SELECT CAST(id AS VARCHAR), id::DOUBLE, -id, -id FROM orders
+SELECT DISTINCT upper(customer) FROM orders ORDER BY upper(customer)
+SELECT coalesce(customer, 'all'), sum(price) FROM orders GROUP BY ROLLUP (customer) ORDER BY 1
+WITH RECURSIVE t(n, f) AS (SELECT 1, 1 UNION ALL SELECT n + 1, f * (n + 1) FROM t WHERE n < 5) SELECT n, f FROM t ORDER BY n
+SELECT id, sum(qty) OVER (w ROWS 1 PRECEDING), max(qty) OVER v FROM orders WINDOW w AS (ORDER BY id), v AS (w ROWS UNBOUNDED PRECEDING) ORDER BY id
+SELECT id FROM orders WINDOW w AS (PARTITION BY customer ORDER BY id DESC) QUALIFY row_number() OVER w = 1 ORDER BY id
+SELECT tags[:1], tags[2:], [1, 2, 3][:2], [1, 2, 3][2:] FROM orders
+SELECT id FROM orders WHERE customer GLOB 'b?b*'
+SELECT id, sum(price) OVER (ORDER BY day RANGE BETWEEN INTERVAL 30 DAYS PRECEDING AND CURRENT ROW) FROM orders ORDER BY id
+SELECT id, (SELECT city FROM customers c WHERE c.name = o.customer ORDER BY since DESC LIMIT 1) AS city FROM orders o ORDER BY id
+SELECT name FROM customers c WHERE since < (SELECT o.id + 2020 FROM orders o WHERE o.customer = c.name ORDER BY o.day LIMIT 1)
+SELECT count(*) FROM orders JOIN (SELECT customer, max(day) AS day FROM orders GROUP BY customer) USING (customer, day)
+SELECT make_time(10, 20, 30.5), make_timestamp(2024, 1, 2, 3, 4, 5.5)
+SELECT list_sort([1, NULL, 3, 2]), list_sort([1, NULL, 2], 'DESC'), list_sort(list_distinct([2, NULL, 2, 1])), list_dot_product([1.0, 2.0], [3.0, 4.0])
+SELECT grouping_id(customer, day), count(*) FROM orders GROUP BY ROLLUP (customer, day) ORDER BY ALL
+SELECT '{"a": 1}'::JSON ->> 'a', length('[1]'::JSON)
 """.strip().splitlines()
 """Statements that DuckDB answers alike."""
 
@@ -528,6 +550,8 @@ CREATE VIEW c AS SELECT * RENAME (a AS z) FROM (SELECT 1 AS a) ;;  ;; SELECT z F
 CREATE OR REPLACE VIEW c AS SELECT list_transform([1], x -> x + 1) AS l ;; CREATE VIEW c AS SELECT 1 AS a ;; SELECT l, len(l) FROM c ;; [[[2], 1]]
 ALTER TABLE c ADD COLUMN b INT ;; CREATE TABLE c AS SELECT 1 AS a ;; SELECT * FROM c ;; [[1, None]]
 ALTER TABLE c DROP COLUMN b ;; CREATE TABLE c AS SELECT 1 AS a, 2 AS b ;; SELECT * FROM c ;; [[1]]
+ALTER TABLE c RENAME a TO z, ALTER z TYPE BIGINT, DROP b, ADD d INT ;; CREATE TABLE c AS SELECT CAST(1 AS INT) AS a, 2 AS b ;; SELECT z, typeof(z) FROM c ;; [[1, 'BIGINT']]
+CREATE TABLE c (a STRUCT(x INT, y STRUCT(z VARCHAR)[])) ;;  ;; SELECT data_type FROM information_schema.columns WHERE table_name = 'c' ;; [['STRUCT<"x" INTEGER, "y" STRUCT<"z" VARCHAR>[]>']]
 ALTER TABLE c RENAME COLUMN a TO b ;; CREATE TABLE c AS SELECT 1 AS a ;; SELECT b FROM c ;; [[1]]
 ALTER TABLE c ALTER COLUMN a TYPE BIGINT ;; CREATE TABLE c (a INT); INSERT INTO c VALUES (1) ;; SELECT typeof(a) FROM c ;; [['BIGINT']]
 COMMENT ON TABLE c IS 'people' ;; CREATE TABLE c AS SELECT 1 AS a ;; SELECT count(*) FROM c ;; [[1]]
@@ -608,6 +632,26 @@ CREATE UNIQUE INDEX i ON customers (name) ;; write CREATE INDEX: values that rep
 CREATE DATABASE d ;; write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is
 CREATE STREAM s ON TABLE customers ;; write SELECT * FROM table_changes('t',
 INSERT INTO customers VALUES ('a', DEFAULT, 1) ;; write the columns to insert: INSERT INTO t (a, b) VALUES
+SELECT avg(qty) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM orders ;; write sum(a) OVER (…) - a
+SELECT [x * 2 for x in [1, 2] if x > 1] ;; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)
+SELECT first_value(id ORDER BY id) OVER () FROM orders ;; write it in OVER: first_value(a) OVER
+SELECT array_agg(DISTINCT customer ORDER BY length(customer)) FROM orders ;; write array_agg(DISTINCT a ORDER BY a)
+SELECT count(DISTINCT customer, day) FROM orders ;; write count(DISTINCT (a, b))
+SELECT 'abc'[1] ;; write substr(s, 1, 1) of a text
+SELECT median(day) FROM orders ;; write quantile_disc(a, 0.5)
+SELECT quantile_disc(price, [0.25, 0.5]) FROM orders ;; write a call for each of several
+SELECT quantile_cont(price, [0.25, 0.5]) FROM orders ;; write a call for each of several
+SELECT hamming('a', 'b') ;; write levenshtein(s,
+SELECT jaccard('a', 'b') ;; write jaro_similarity(s,
+SELECT bin(5) ;; write hex(a)
+SELECT o FROM orders o ;; write o.*, or named_struct('a', o.id)
+SELECT customer GLOB '[a-c]*' FROM orders ;; write a ~ '^[a-c].*$'
+SELECT id FROM orders WHERE contains(tags, 'a') ;; write array_has(list, a)
+SET VARIABLE x = 5 ;; write ? for each value
+SELECT $x ;; write ? or $1
+SET TIME ZONE 'UTC' ;; leave it out: times are in UTC
+CREATE OR REPLACE MACRO f(x) AS x + 1 ;; write the expression itself
+UPDATE customers SET (name, since) = ('a', 1) ;; SET a = 1, b = 2
 PREPARE p AS SELECT 1 ;; write ? for each value, and let the client prepare the
 CALL pragma_version() ;; write the expression itself, or CREATE VIEW v AS SELECT
 PRAGMA table_info('customers') ;; write DESCRIBE t, or SHOW COLUMNS FROM

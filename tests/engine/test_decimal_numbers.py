@@ -264,7 +264,7 @@ def test_room_for_a_digit_is_in_no_name(database: Database, large: str) -> None:
     found = database.query(
         f"SELECT ceil(c), floor(c + 1), ceil(i) FROM {large} GROUP BY c, i, ceil(c) ORDER BY ceil(c)"
     )
-    assert found.column_names == ["ceil(large.c)", "floor(large.c + Int64(1))", "ceil(large.i)"]
+    assert found.column_names == ["ceil(c)", "floor(c + 1)", "ceil(i)"]
 
 
 def test_what_has_no_room_is_refused_with_what_to_write(database: Database, large: str) -> None:
@@ -321,10 +321,7 @@ def test_long_decimals_are_summed_exactly(database: Database, summed: str, expre
 
 def test_room_for_all_rows_is_in_no_name(database: Database, summed: str) -> None:
     found = database.query(f"SELECT sum(p), avg(p) OVER () FROM {summed} GROUP BY p HAVING sum(p) > 3 ORDER BY sum(p)")
-    assert found.column_names == [
-        "sum(summed.p)",
-        "avg(summed.p) ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
-    ]
+    assert found.column_names == ["sum(p)", "avg(p) OVER ()"]
     assert [kind.precision for kind in found.schema.types] == [38, 34]
 
 

@@ -34,7 +34,7 @@ def test_windows_take_both_zeros_for_one(zeros: Database, column: str) -> None:
         f" sum(1) OVER w AS peers FROM z WINDOW w AS (ORDER BY {column} DESC NULLS LAST) ORDER BY id"
     )
     assert [list(row.values()) for row in found.to_pylist()] == [[1, 2, 1, 3], [2, 2, 1, 3], [3, 1, 3, 1], [4, 1, 4, 4]]
-    assert found.column_names[1].startswith(f"count(*) PARTITION BY [z.{column}] ")
+    assert found.column_names[1] == f"count(*) OVER (PARTITION BY {column})"
 
 
 @pytest.mark.parametrize("column", ["d", "r"])
@@ -77,9 +77,6 @@ def test_computed_zeros_are_one(zeros: Database, column: str, zero: str) -> None
         assert found == [(1, 2, 0, None), (2, 2, 0, 1), (3, 1, 0, None), (4, 1, 0, None)]
         assert zeros.rows(f"SELECT count(DISTINCT {key}), count(DISTINCT id) FROM {source}") == [(2, 4)]
     assert len(zeros.rows(f"SELECT {zero} AS x FROM z GROUP BY {zero}")) == 3
-    assert zeros.query(f"SELECT count(*) OVER (PARTITION BY -{column}) FROM z").column_names == [
-        f"count(*) PARTITION BY [(- z.{column})] ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-    ]
 
 
 # Each is NaN in the rows 1, 2, 6 and 7, one of which was written as a NaN; 3 and 5 are numbers, and 4 is NULL.
@@ -152,13 +149,7 @@ def test_computed_nan_has_the_name_and_type_of_its_query(nans: Database) -> None
     found = nans.query(
         "SELECT d / r, -r, id / 2, id % 2 = 1, sum(-d) FROM n WHERE -d > 1000 GROUP BY d / r, -r, id ORDER BY id LIMIT 1"
     )
-    assert found.column_names == [
-        "n.d / n.r",
-        "(- n.r)",
-        "n.id / Int64(2)",
-        "n.id % Int64(2) = Int64(1)",
-        "sum((- n.d))",
-    ]
+    assert found.column_names == ["d / r", "-r", "id / 2", "id % 2 = 1", "sum(-d)"]
     assert list(map(str, found.schema.types)) == ["double", "float", "int64", "bool", "double"]
 
 
@@ -167,7 +158,7 @@ def test_views_and_changes_take_one_nan(database: Database, nans: Database, tabl
     assert len(database.rows(f"SELECT DISTINCT q FROM v{table}")) == 2
     database.run(f"CREATE VIEW u{table} AS SELECT 0 * d / 0, CAST(id AS VARCHAR(1)), -d, id + id FROM n")
     found = database.query(f"SELECT * FROM u{table} ")
-    assert found.column_names == ["Int64(0) * n.d / Int64(0)", "n.id", "(- n.d)", "n.id + n.id"]
+    assert found.column_names == ["0 * d / 0", "CAST(id AS VARCHAR(1))", "-d", "id + id"]
     assert database.query(f"DESCRIBE u{table}")["column_name"].to_pylist() == found.column_names
     database.run(f"CREATE TABLE {table} PARTITIONED BY (bucket(2, id)) AS SELECT id, -d AS d FROM n")
     assert database.run(f"DELETE FROM {table} WHERE -d > 1000") == 4

@@ -124,7 +124,9 @@ def test_what_is_expanded_is_expanded_to_itself(texts: list[str]) -> None:
 def test_no_macro_has_the_arguments_of_a_function_of_datafusion(table: Database) -> None:
     """A stored expression, which is in the words of DataFusion, means the same where macros are known."""
     theirs = {str(row["routine_name"]) for row in routines() if "_of_table_" not in str(row["specific_name"])}
-    assert theirs & macros().keys() == {
+    other_order_of_nulls = {"array_sort", "list_sort", "list_distinct"}  # stored expressions are read without macros
+    assert theirs & macros().keys() == other_order_of_nulls | {
+        "make_time",
         "date_format",
         "date_part",
         "datepart",

@@ -88,7 +88,7 @@ def test_a_hash_stands_in_any_clause(
 def test_the_column_of_a_hash_is_named_as_it_was_written(database: Database, table: str) -> None:
     database.ingest(table, pa.table({"a": [1], "b": ["x"]}))
     found = database.query(f"SELECT murmur3(a), murmur3_multi(a, b), murmur3('text') FROM {table}")
-    assert found.schema.names == [f"murmur3({table}.a)", f"murmur3_multi({table}.a,{table}.b)", 'murmur3(Utf8("text"))']
+    assert found.schema.names == ["murmur3(a)", "murmur3_multi(a, b)", "murmur3('text')"]
 
 
 def test_buckets_are_what_the_hash_functions_say(database: Database, table: str) -> None:

@@ -141,15 +141,15 @@ def test_columns_are_called_as_their_casts_and_patterns_are_written(database: Da
         "SELECT left(s, 2), upper(s::varchar(3)), CAST(s || 'x' AS CHAR(2)), TRY_CAST(s AS VARCHAR(1)),"
         " to_char(ts, 'YYYY-MM'), to_char(ts, '%Y') FROM (SELECT 'abcdef' AS s, TIMESTAMP '2024-05-06' AS ts) AS q"
     )
-    names = ["left(q.s,Int64(2))", "upper(q.s)", 'q.s || Utf8("x")', "q.s"]
-    names += ['to_char(q.ts,Utf8("YYYY-MM"))', 'to_char(q.ts,Utf8("%Y"))']
+    names = ["left(s, 2)", "upper(s::varchar(3))", "CAST(s || 'x' AS CHAR(2))", "TRY_CAST(s AS VARCHAR(1))"]
+    names += ["to_char(ts, 'YYYY-MM')", "to_char(ts, '%Y')"]
     found = database.query(query)
     assert [list(row.items()) for row in found.to_pylist()] == [
         list(zip(names, ["ab", "ABC", "ab", "a", "2024-05", "2024"], strict=True))
     ]
     assert database.engine.describe(query).schema.names == names
     database.run(f"CREATE TABLE {table} AS SELECT 'abc'::varchar(2), 1 + 1")
-    assert database.query(f"SELECT * FROM {table}").schema.names == ['Utf8("abc")', "Int64(1) + Int64(1)"]
+    assert database.query(f"SELECT * FROM {table}").schema.names == ["'abc'::varchar(2)", "1 + 1"]
     assert database.query(f"EXPLAIN {query}").num_rows > 0
 
 
@@ -279,7 +279,7 @@ def test_sums_keep_their_types_and_names(wide: Database) -> None:
         "SELECT sum(i), sum(n), sum(f), sum(m), i + n FROM wide WHERE k = 2 GROUP BY i + n ORDER BY i + n"
     )
     assert [str(kind) for kind in found.schema.types] == ["int64", "int64", "double", "decimal128(19, 2)", "int64"]
-    assert found.column_names == ["sum(wide.i)", "sum(wide.n)", "sum(wide.f)", "sum(wide.m)", "wide.i + wide.n"]
+    assert found.column_names == ["sum(i)", "sum(n)", "sum(f)", "sum(m)", "i + n"]
     assert [float(value) for value in found.to_pylist()[0].values()] == [5, 3, 2, 1, 8]
     assert wide.value(f"SELECT sum(i) FROM (SELECT i - {MOST} AS i FROM wide WHERE k = 1) AS q") == 0
     assert wide.value("SELECT CAST(sum(CAST(i AS DECIMAL(38, 0))) AS VARCHAR) FROM wide WHERE k < 3") == str(MOST + 5)
@@ -301,6 +301,8 @@ REPEATED = {
     "SELECT *, a FROM {t}": (["a", "b", "a"], [1, "x", 1]),
     "SELECT b, * FROM {t}": (["b", "a", "b"], ["x", 1, "x"]),
     "SELECT count(*), count(*) FROM {t}": (["count(*)", "count(*)"], [1, 1]),
+    "SELECT * FROM (SELECT 1, 1, a FROM {t}) AS q": (["1", "1_1", "a"], [1, 1, 1]),
+    "WITH w(n, m) AS (SELECT 1, 1) SELECT n, m FROM w": (["n", "m"], [1, 1]),
     "SELECT 1 AS x, 2 AS x": (["x", "x"], [1, 2]),
     'SELECT 1 x, 2 "x", 3 AS X': (["x", "x", "x"], [1, 2, 3]),
     "SELECT {t}.a, a, sum(a) s, sum(a) s FROM {t} GROUP BY a": (["a", "a", "s", "s"], [1, 1, 1, 1]),
@@ -308,14 +310,14 @@ REPEATED = {
     "SELECT a, a FROM {t} UNION SELECT 1, 1": (["a", "a"], [1, 1]),
     "SELECT DISTINCT a, a FROM {t} LIMIT 1": (["a", "a"], [1, 1]),
     "SELECT CAST(a AS INT), CAST(a AS SMALLINT), a + 1, a::INT FROM {t}": (
-        ["{t}.a", "{t}.a", "{t}.a + Int64(1)", "{t}.a"],
+        ["CAST(a AS INT)", "CAST(a AS SMALLINT)", "a + 1", "a::INT"],
         [1, 1, 2, 1],
     ),
     "SELECT CAST('1.005' AS DECIMAL(10, 2)), CAST(1.005 AS DECIMAL(10, 2))": (
-        ['Utf8("1.005")'] * 2,
+        ["CAST('1.005' AS DECIMAL(10, 2))", "CAST(1.005 AS DECIMAL(10, 2))"],
         [Decimal("1.01")] * 2,
     ),
-    "SELECT 1.0 = 1, 1e0 = 1": (["Float64(1) = Int64(1)"] * 2, [True, True]),
+    "SELECT 1.0 = 1, 1e0 = 1": (["1.0 = 1", "1e0 = 1"], [True, True]),
     "SELECT ?::BIGINT AS p, ?::BIGINT AS p": (["p", "p"], [7, 8]),
 }
 

@@ -1,8 +1,10 @@
-"""Casts to integers and to texts with a length, as PostgreSQL and DuckDB have them.
+"""Casts to integers and to texts, as PostgreSQL and DuckDB have them.
 
 DataFusion 55 cuts what is behind the point where they round: decimals, and numbers with a point, half away from zero, doubles to the
 even one of two integers. Planning tells the types of what is cast (`engine.compat.operand_types`). A double is rounded by a typed
 function, a decimal by `round(round(a))`, which names of columns leave out. Unnecessary with a release of DataFusion that rounds.
+
+Texts of timestamps are those of PostgreSQL: `2024-01-05 10:15:30.5`, where DataFusion 55 writes `2024-01-05T10:15:30.500`.
 
 `CAST(a AS VARCHAR(3))` keeps three characters, where DataFusion 55 ignores the length (its option
 `datafusion.sql_parser.support_varchar_with_length`). The sum of a length and zero tells such a call from one of a client, so that
@@ -13,12 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.engine.compat.checked_arithmetic import ROUNDED
+from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, wrap_spans
+from lance_flight.engine.functions.date_spans import MOMENT_TEXT
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, tokenize
@@ -89,21 +93,29 @@ def without_rounds(name: str) -> str:
 
 def _cast(operands: Operands) -> Iterator[Span]:
     """Yield what is cast to an integer, but for whole numbers and texts that are written there, and values that are whole."""
+    for start, stop in _cast_to(operands, _INTEGERS):
+        if not _is_whole(operands, start, stop):
+            yield start, stop
+
+
+def _cast_to(operands: Operands, words: AbstractSet[str]) -> Iterator[Span]:
+    """Yield what is cast to a type of one of some names."""
     tokens = operands.tokens
     for at, token in enumerate(tokens):
-        if token.word not in _INTEGERS or at < len("a::"):
+        if token.word not in words or at < len("a::"):
             continue
         if tokens[at - 1].is_sign("::"):
             span = first_of_operand(tokens, at - 2, operands.partners), at - 1
         elif tokens[at - 1].word == "AS":
             closed = at + 1 + (operands.word_at(at + 1) in {"UNSIGNED", "SIGNED"})
+            closed = operands.partners.get(closed, closed - 1) + 1 if operands.is_sign(closed, "(") else closed
             opened = operands.partners.get(closed, -1)
             if not operands.is_sign(closed, ")") or operands.word_at(opened - 1) not in _CASTS:
                 continue
             span = opened + 1, at - 1
         else:
             continue
-        if span[0] < span[1] and not _is_whole(operands, *span):
+        if span[0] < span[1]:
             yield span
 
 
@@ -115,6 +127,58 @@ def _is_whole(operands: Operands, start: int, stop: int) -> bool:
 
 
 _TEXTS = frozenset(["VARCHAR", "CHAR", "NVARCHAR"])
+_ALL_TEXTS = _TEXTS | {"TEXT", "STRING", "CHARACTER"}
+_MAY_CAST_TEXT = re.compile(
+    rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_ALL_TEXTS))})\b|\|\||\bconcat(?:_ws)?\s*\(", re.IGNORECASE
+)
+_CONCATENATIONS = frozenset(["CONCAT", "CONCAT_WS"])
+
+
+def may_cast_to_texts(text: str) -> bool:
+    """Return whether a query may make texts of other values."""
+    return _MAY_CAST_TEXT.search(text) is not None
+
+
+def with_texts(text: str) -> tuple[str, list[str]]:
+    """Return a text with what becomes a text in functions that tell its type, and the names of the functions.
+
+    >>> with_texts("SELECT CAST(a AS VARCHAR(3)), b::text || c, concat(d, 'x') FROM t")[0]
+    "SELECT CAST(__operand_call0(a) AS VARCHAR(3)), __operand_call1(b)::text || __operand_call2(c), concat(__operand_call3(d), 'x') FROM t"
+    """
+    operands = Factors(tokenize(text))
+    return named_alike(text, operands, _made_texts(operands))
+
+
+def with_texts_of_moments(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with texts in place of the timestamps that become texts, and the type of the argument of each new call."""
+    around: dict[Span, tuple[str, str]] = {}
+    calls: dict[str, pa.DataType] = {}
+    for span, name in zip(_made_texts(Factors(tokenize(text))), names, strict=True):
+        if name in types and pa.types.is_timestamp(types[name]):
+            function = name.replace(OPERAND, MOMENT_TEXT)
+            calls[function] = types[name]
+            around[span] = f"{function}(", ")"
+    return wrap_spans(text, around), calls
+
+
+def _made_texts(operands: Factors) -> list[Span]:
+    """Return what is cast to a text or is concatenated, but for literals and casts to texts."""
+    spans = list(_cast_to(operands, _ALL_TEXTS))
+    for at, token in enumerate(operands.tokens):
+        if token.word in _CONCATENATIONS and operands.is_sign(at + 1, "("):
+            spans += operands.read_items(at + 1)
+        elif is_concatenation(operands.tokens, at):
+            spans += [(operands.left_of(at, "*"), at), (at + 2, operands.right_of(at + 1, "*"))]
+    found = dict.fromkeys(span for span in spans if span[0] < span[1])
+    return [span for span in found if not _is_text(operands, *span)]
+
+
+def _is_text(operands: Factors, start: int, stop: int) -> bool:
+    """Return whether a value is a literal, or is cast to a text."""
+    is_literal = stop - start == 1 and operands.kind(start) not in {Kind.WORD, Kind.NAME}
+    return is_literal or (operands.word_at(stop - 1) in _ALL_TEXTS and operands.is_sign(stop - 2, "::"))
 
 
 def text_length_edits(tokens: Sequence[Token]) -> list[Edit]:

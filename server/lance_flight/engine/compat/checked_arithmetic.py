@@ -280,7 +280,7 @@ def concatenation_edits(tokens: Sequence[Token]) -> list[Edit]:
     >>> edit_text(text, concatenation_edits(tokenize(text)))
     "SELECT 'a' || (b + c * 2) || d, (e % 3) || f FROM t"
     """
-    places = [at for at in range(1, len(tokens) - 1) if _is_concatenation(tokens, at)]
+    places = [at for at in range(1, len(tokens) - 1) if is_concatenation(tokens, at)]
     if not places:
         return []
     factors = Factors(tokens)
@@ -295,7 +295,10 @@ def concatenation_edits(tokens: Sequence[Token]) -> list[Edit]:
     return sorted([*edits, *((tokens[stop - 1].stop, tokens[stop - 1].stop, ")") for _, stop in wrapped)])
 
 
-def _is_concatenation(tokens: Sequence[Token], at: int) -> bool:
+def is_concatenation(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether `||` begins at a token."""
+    if at + 1 >= len(tokens):
+        return False
     one, other = tokens[at], tokens[at + 1]
     return one.is_sign("|") and other.is_sign("|") and one.stop == other.start
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.references import quote_parts
-from lance_flight.engine.sql.relation_places import is_alias
+from lance_flight.engine.sql.relation_places import is_alias, relation_places
 from lance_flight.engine.sql.select_lists import own_places
 from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 
@@ -48,6 +49,24 @@ def with_joined_name(text: str, refusal: str, place: int) -> str | None:
                 table = f"{quote_parts(select.relations[place])}."
                 edits += [(named.start, named.start, table) for named in select.named]
     return edit_text(text, sorted(edits)) if edits else None
+
+
+def with_named_relations(text: str, refusal: str) -> str | None:
+    """Write a name behind each query in FROM that has none, where a refusal tells of two columns of one table; None where none is added.
+
+    DataFusion calls the columns of such a query by the tables in it.
+
+    >>> with_named_relations("SELECT * FROM t, (SELECT a FROM t)", "Schema contains duplicate qualified field name t.a")
+    'SELECT * FROM t, (SELECT a FROM t) AS "query 1"'
+    """
+    if "duplicate qualified field name" not in refusal or len(text) > LONGEST:
+        return None
+    tokens = tokenize(text)
+    places, closing = TokenPlaces(tokens), closing_places(tokens)
+    ends = [closing.get(at + 1) for at in sorted(relation_places(places)) if places.first_word(at + 1) in QUERIES]
+    unnamed = [end for end in ends if end is not None and not (end + 1 < len(tokens) and (is_alias(tokens[end + 1])))]
+    edits = [(tokens[end].stop, tokens[end].stop, f' AS "query {n}"') for n, end in enumerate(unnamed, 1)]
+    return edit_text(text, edits) if edits else None
 
 
 @dataclass(slots=True)

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from lance_flight.engine.functions.routines import is_aggregate
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands, OperandsOfText
-from lance_flight.engine.sql.references import quote_parts
-from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
+from lance_flight.engine.sql.select_lists import items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import Unsupported
 
@@ -224,8 +223,8 @@ class _Reader(OperandsOfText):
     def read(self) -> list[Edit]:
         """Return the edits of the whole text."""
         edits: list[Edit] = []
-        done, named = -1, -1
-        for select, at in self._places():
+        done = -1
+        for at in self._places():
             opening = at + 1
             start = at if self.word_at(at) == "EXISTS" else self.start_of_operand(at - (self.word_at(at - 1) == "NOT"))
             if start < done:
@@ -233,36 +232,25 @@ class _Reader(OperandsOfText):
             done = self.partners[opening] + 1
             new = self._exists(opening) if start == at else self._member(start, at)
             edits.append((self.tokens[start].start, self.tokens[done - 1].stop, new))
-            if select > named:
-                edits += self._names(select)
-                named = select
         return edits
 
-    def _names(self, select: int) -> Iterator[Edit]:
-        """Yield the edits that call columns without an alias by what the client wrote, and not by what it is written out as."""
-        for item in items(self.tokens, select + 1):
-            is_membership = bool({"EXISTS", "IN"} & {token.word for token in item})
-            if is_membership and is_without_alias(item) and not is_wildcard(item):
-                stop = item[-1].stop
-                yield stop, stop, f" AS {quote_parts(self.sql[item[0].start : stop])}"
-
-    def _places(self) -> Iterator[tuple[int, int]]:
-        """Yield the places of EXISTS and IN over a subquery that stand in a SELECT list, each after that of its SELECT."""
-        frames: list[tuple[int | None, bool]] = [(None, True)]
+    def _places(self) -> Iterator[int]:
+        """Yield the places of EXISTS and IN over a subquery that stand in a SELECT list."""
+        frames: list[tuple[bool, bool]] = [(False, True)]
         for at, token in enumerate(self.tokens):
             word = "" if self.is_name(at) else token.word
-            select, is_query = frames[-1]
+            is_listed, is_query = frames[-1]
             if token.is_sign("("):
                 starts_query = self.first_word(at) in QUERIES
-                frames.append((None if starts_query else select, starts_query))
+                frames.append((is_listed and not starts_query, starts_query))
             elif token.is_sign(")") and len(frames) > 1:
                 frames.pop()
             elif word == "SELECT":
-                frames[-1] = at, True
+                frames[-1] = True, True
             elif word in _LIST_ENDS and is_query and not self.is_comparison(at):
-                frames[-1] = None, True
-            elif word in {"EXISTS", "IN"} and select is not None and self._is_over_query(at + 1):
-                yield select, at
+                frames[-1] = False, True
+            elif word in {"EXISTS", "IN"} and is_listed and self._is_over_query(at + 1):
+                yield at
 
     def _is_over_query(self, opening: int) -> bool:
         return self.is_sign(opening, "(") and opening in self.partners and self.first_word(opening) in QUERIES

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lance_flight.engine.compat.checked_arithmetic import EXACT, Factors, calls_of
 from lance_flight.engine.compat.float_signs import DOUBLE, REAL, UNSIGNED_NAN
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH
 from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
@@ -25,6 +26,8 @@ from lance_flight.model.arrow_types import is_number
 OPERAND = "operand"
 """The function around each operand."""
 MOST_OPERANDS = 200
+_INTERVAL = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
+_SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
 _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
 _QUANTIFIERS = frozenset(["ANY", "SOME", "ALL"])
@@ -80,6 +83,58 @@ def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str,
         if name not in types or is_number(types[name])
     }
     return _with(text, names, around, of_bits=True)
+
+
+def may_compare_intervals(text: str) -> bool:
+    """Return whether a query may compare an interval."""
+    return _INTERVAL.search(text) is not None and _SIGN_OR_WORD.search(text) is not None
+
+
+def with_compared(text: str) -> tuple[str, list[str]]:
+    """Return a text with each operand that is compared with an interval in a function, and the names of the functions.
+
+    >>> with_compared("SELECT a FROM t WHERE b - c > INTERVAL '1 day' AND a < 3")[0]
+    "SELECT a FROM t WHERE __operand_call0(b - c) > __operand_call1(INTERVAL '1 day') AND a < 3"
+    """
+    reader, groups = _compared_with_intervals(text)
+    return named_alike(text, reader, list(chain(*groups)))
+
+
+def with_interval_lengths(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with the lengths of intervals in place of those that are compared, and the type of the argument of each new call.
+
+    DataFusion 55 compares months, then days, then times: to it a day is more than 25 hours.
+    """
+    around: dict[Span, tuple[str, str]] = {}
+    calls: dict[str, pa.DataType] = {}
+    named = iter(names)
+    for group in _compared_with_intervals(text)[1]:
+        spans = {span: (name, types[name]) for span, name in zip(group, named, strict=False) if _is_span(types, name)}
+        if any(pa.types.is_interval(kind) for _, kind in spans.values()):
+            for span, (name, kind) in spans.items():
+                function = name.replace(OPERAND, INTERVAL_LENGTH)
+                calls[function] = kind
+                around[span] = f"{function}(", ")"
+    return wrap_spans(text, around), calls
+
+
+def _compared_with_intervals(text: str) -> tuple[_Reader, list[list[Span]]]:
+    """Return the operands that are compared, in groups of which one begins with an interval."""
+    reader = _Reader(tokenize(text))
+    groups = [group for group in _comparisons(reader) if all(start < stop for start, stop in group)]
+    return reader, [group for group in groups if any(_is_interval(reader, start) for start, _ in group)]
+
+
+def _is_span(types: Mapping[str, pa.DataType], name: str) -> bool:
+    return name in types and (pa.types.is_interval(types[name]) or pa.types.is_duration(types[name]))
+
+
+def _is_interval(reader: _Reader, at: int) -> bool:
+    while reader.is_sign(at, "(") or reader.is_sign(at, "-"):
+        at += 1
+    return _INTERVAL.fullmatch(reader.text(at)) is not None
 
 
 def may_make_nan(text: str) -> bool:
@@ -183,6 +238,17 @@ def wrap_spans(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
 
 def _groups(reader: _Reader) -> Iterator[list[Span]]:
     """Yield the operands that meet, of each comparison, BETWEEN, list of IN, CASE, and call of a function of one type."""
+    yield from _comparisons(reader)
+    for at, token in enumerate(reader.tokens):
+        word = "" if reader.is_name(at) else token.word
+        if word in _OF_ONE_TYPE and reader.is_sign(at + 1, "("):
+            yield reader.read_items(at + 1)
+        elif word == "CASE" and at in reader.partners:
+            yield from reader.case(at)
+
+
+def _comparisons(reader: _Reader) -> Iterator[list[Span]]:
+    """Yield the operands of each comparison, BETWEEN and list of IN."""
     for at, token in enumerate(reader.tokens):
         word = "" if reader.is_name(at) else token.word
         if token.kind is Kind.SIGN and token.text in SIGNS and not reader.is_sign_before(at):
@@ -197,10 +263,6 @@ def _groups(reader: _Reader) -> Iterator[list[Span]]:
         elif word == "IN" and reader.is_sign(at + 1, "(") and reader.word_at(at + 2) not in QUERIES:
             operator = at - (reader.word_at(at - 1) == "NOT")
             yield [(reader.start_of_operand(operator), operator), *reader.read_items(at + 1)]
-        elif word in _OF_ONE_TYPE and reader.is_sign(at + 1, "("):
-            yield reader.read_items(at + 1)
-        elif word == "CASE" and at in reader.partners:
-            yield from reader.case(at)
 
 
 def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
@@ -408,17 +470,6 @@ class _Reader(Operands):
             (at + 1, middle),
             (middle + 1, self.compared_right(middle + 1)),
         ]
-
-    def read_items(self, opened: int) -> list[Span]:
-        """Return the items of a list in brackets; a long run of literals is one."""
-        found, begun, place, closed = [], opened + 1, opened + 1, self.partners.get(opened, opened)
-        while place < closed:
-            if self.is_sign(place, ","):
-                found.append((begun, place))
-                begun = place + 1
-            place = max(place, self.partners.get(place, place)) + 1
-        found += [(begun, closed)] if closed > opened + 1 else []
-        return found
 
     def case(self, at: int) -> Iterator[list[Span]]:
         """Yield the values of CASE, and what it compares."""

@@ -3,16 +3,18 @@
 Its check of a plan computes the range of each part of a key, and takes rows for unsorted where that fails: the negative of what a function
 gives, a root or a logarithm of anything, a comparison of what is computed. Such a key is written twice, in a call that gives the greatest
 of the two: a common subexpression is computed below the sort, whose key is a column then.
+
+Of two aggregates with ORDER BY it sorts rows for one, and gives the values of another one with DISTINCT in that order as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.functions.routines import volatile_functions
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text
 
 REPEATED = "greatest"
 """Function of a key, twice, that gives the key: of any type, and NULL only of NULL."""
@@ -30,6 +32,84 @@ _AFTER_KEY = frozenset(["ASC", "DESC", "NULLS"])
 _AFTER_LIST = frozenset(
     ["LIMIT", "OFFSET", "FETCH", "ROWS", "RANGE", "GROUPS", "UNION", "EXCEPT", "INTERSECT", "MINUS"]
 )
+
+
+_SORTED = re.compile(r"\b(?:array_agg|string_agg)\s*\(\s*DISTINCT\b", re.IGNORECASE)
+
+
+def distinct_order_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that sort the lists of aggregates with DISTINCT and ORDER BY, where another aggregate has an ORDER BY.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> text = "SELECT array_agg(a ORDER BY a DESC), string_agg(DISTINCT b, ',' ORDER BY b) FILTER (WHERE c) FROM t"
+    >>> edit_text(text, distinct_order_edits(text, tokenize(text)))[37:]
+    "array_to_string(array_sort(array_agg(DISTINCT b) FILTER (WHERE (c) AND b IS NOT NULL), 'ASC', 'NULLS LAST'), ',') FROM t"
+    """
+    if not _SORTED.search(text):
+        return []
+    places, closing = TokenPlaces(tokens), closing_places(tokens, "([{", ")]}")
+    ordered = [call for at in closing if (call := _ordered_call(places, closing, at)) is not None]
+    return [edit for call in ordered for edit in call.edits(text)] if len(ordered) > 1 else []
+
+
+@dataclass(frozen=True, slots=True)
+class _OrderedCall:
+    """Aggregate with ORDER BY: the place of its name, those of its brackets, its arguments and its first key."""
+
+    places: TokenPlaces
+    closing: Mapping[int, int]
+    opened: int
+    arguments: Sequence[range]
+    key: range
+
+    def edits(self, text: str) -> Iterator[Edit]:
+        """Yield the edits that sort its list; none where it has no DISTINCT."""
+        places, closed = self.places, self.closing[self.opened]
+        called = places.word_at(self.opened - 1)
+        is_text, stop = called == "STRING_AGG", closed + 1
+        if places.word_at(self.opened + 1) != "DISTINCT" or called not in {"ARRAY_AGG", "STRING_AGG"}:
+            return
+
+        def shown(span: range) -> str:
+            return text[places.tokens[span.start].start : places.tokens[span.stop - 1].stop]
+
+        words = [places.word_at(at) for at in range(self.key.stop, closed)]
+        direction = "DESC" if "DESC" in words else "ASC"
+        nulls = "FIRST" if "FIRST" in words or (direction == "DESC" and "LAST" not in words) else "LAST"
+        value = shown(range(self.opened + 2, self.arguments[0].stop))
+        conditions = [f"{value} IS NOT NULL"] if is_text else []
+        if places.word_at(stop) == "FILTER":
+            inner = range(stop + 3, self.closing[stop + 1])
+            conditions.insert(0, f"({shown(inner)})")
+            stop = inner.stop + 1
+        if places.word_at(stop) == "OVER":
+            return
+        filtered = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        made = f"array_sort(array_agg(DISTINCT {value}){filtered}, '{direction}', 'NULLS {nulls}')"
+        if is_text:
+            made = f"array_to_string({made}, {shown(self.arguments[1])})"
+        yield places.tokens[self.opened - 1].start, places.tokens[stop - 1].stop, made
+
+
+def _ordered_call(places: TokenPlaces, closing: Mapping[int, int], opened: int) -> _OrderedCall | None:
+    """Return the aggregate whose brackets open at a place, if it has an ORDER BY."""
+    if not places.is_sign(opened, "(") or not places.word_at(opened - 1) or places.word_at(opened - 1) in _NO_CALLS:
+        return None
+    arguments, begun, at = [], opened + 1, opened + 1
+    while at < closing[opened]:
+        if places.is_sign(at, ",") or (places.word_at(at) == "ORDER" and places.word_at(at + 1) == "BY"):
+            arguments.append(range(begun, at))
+            begun = at + 1
+        if places.word_at(at) == "ORDER":
+            stop = at + 2
+            while stop < closing[opened] and places.word_at(stop) not in _AFTER_KEY and not places.is_sign(stop, ","):
+                stop = closing.get(stop, stop) + 1
+            return _OrderedCall(places, closing, opened, arguments, range(at + 2, stop))
+        at = closing.get(at, at) + 1
+    return None
+
+
+_NO_CALLS = frozenset(["OVER", "AS", "FROM", "IN", "GROUP", "LATERAL", "EXISTS", "ANY", "ALL", "WITHIN", "UNION"])
 
 
 @dataclass(slots=True)

@@ -6,6 +6,9 @@
 | `q MINUS SELECT …` | `q EXCEPT SELECT …` |
 | `WITH q AS [NOT] MATERIALIZED (…)` | `WITH q AS (…)` |
 | `1_000` | `1000` |
+| `INTERVAL 3 DAYS` | `INTERVAL '3 DAYS'` |
+| `list[:2]`, `list[2:]` | `list[1:2]`, `list[2:-1]` |
+| `a GLOB 'x*'` | `a LIKE 'x%'` |
 | `props:a.b[0]` | `json_extract_string(props, '$."a"."b"[0]')` |
 | `s::json ->> 'a'` | `s ->> 'a'` |
 | `LATERAL FLATTEN(input => a) f` | `unnest(a) AS f(value)` |
@@ -19,6 +22,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from lance_flight.engine.sql.clause_words import UNITS
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places
 from lance_flight.errors import Unsupported
@@ -34,12 +38,14 @@ _WITH_LAMBDAS = frozenset(
     ]
 )
 _SUSPECTS = re.compile(
-    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER)\b|\d_|\w:[\w\"]|->|\blambda\b",
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|GLOB|JSONB?|INTERVAL)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"(?:_\d+)+")
 _NAMES = frozenset({Kind.WORD, Kind.NAME})
+_LIKE = str.maketrans({"*": "%", "?": "_", "%": "\\%", "_": "\\_"})
 _TESTS = {"ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL"}
+_OPERATORS = frozenset([*_TESTS, "GLOB", "INTERVAL"])
 _FLATTEN = "FLATTEN takes input and outer here, and gives value; write FROM t, unnest(t.list) AS f(value)"
 
 
@@ -51,12 +57,13 @@ def spelling_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     >>> edit_text(text, spelling_edits(text, tokenize(text)))
     'SELECT json_extract_string(props, \'$."a"\'), 1000 FROM t, unnest(t.l) AS f(value) WHERE a IS NOT NULL'
     """
-    return list(_Reader(tokens).edits()) if _SUSPECTS.search(text) else []
+    return list(_Reader(text, tokens).edits()) if _SUSPECTS.search(text) else []
 
 
 class _Reader(TokenPlaces):
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
+        self._text = text
         self._closing = closing_places(tokens, "([{", ")]}")
 
     def edits(self) -> Iterator[Edit]:
@@ -69,14 +76,17 @@ class _Reader(TokenPlaces):
                 opened = opened[:-1] or [""]
             elif token.is_sign(":") and opened[-1] in {"", "("}:
                 yield from self._path(at)
+            elif token.is_sign(":") and opened[-1] == "[":
+                first, last = "1" * self.is_sign(at - 1, "["), "-1" * self.is_sign(at + 1, "]")
+                yield from [(token.start, token.stop, f"{first}:{last}")] if first or last else []
             elif token.word or token.kind is Kind.NAME:
                 yield from self._word(at, token.word)
 
     def _word(self, at: int, word: str) -> Iterator[Edit]:
         token, before = self.tokens[at], self.word_at(at - 1)
         is_call = self.is_sign(at + 1, "(")
-        if word in _TESTS and not is_call and before != "AS" and self.ends_operand(at - 1):
-            yield token.start, token.stop, _TESTS[word]
+        if word in _OPERATORS:
+            yield from self._operator(at, word)
         elif word == "MINUS" and self.ends_operand(at - 1) and self._begins_query(at + 1):
             yield token.start, token.stop, "EXCEPT"
         elif word == "MATERIALIZED" and is_call and "AS" in {before, self.word_at(at - 2)}:
@@ -89,17 +99,44 @@ class _Reader(TokenPlaces):
             yield from self._flatten(at)
         elif word == "LATERAL" and self.word_at(at + 1) == "VIEW":
             yield from self._view(at)
-        elif word in {"JSON", "JSONB"} and self.is_sign(at - 1, "::") and self._is_arrow(at + 1):
-            yield self.tokens[at - 1].start, token.stop, ""
+        elif word in {"JSON", "JSONB"} and self.is_sign(at - 1, "::"):
+            is_arrow = self._is_arrow(at + 1)
+            yield self.tokens[at - is_arrow].start, token.stop, "" if is_arrow else "VARCHAR"
         elif is_call and token.text.lower() in _WITH_LAMBDAS:
             yield from self._arrow(at)
+
+    def _operator(self, at: int, word: str) -> Iterator[Edit]:
+        token, is_infix = self.tokens[at], self.ends_operand(at - 1) and self.word_at(at - 1) != "AS"
+        if word in _TESTS and is_infix and not self.is_sign(at + 1, "("):
+            yield token.start, token.stop, _TESTS[word]
+        elif word == "GLOB" and is_infix and self.kind(at + 1) is Kind.STRING:
+            yield from self._glob(at)
+        elif word == "INTERVAL" and self.kind(at + 1) is Kind.NUMBER and self.word_at(at + 2).rstrip("S") in UNITS:
+            number, unit = self.tokens[at + 1 : at + 3]
+            yield number.start, unit.stop, f"'{number.text} {unit.text}'"
+
+    def _glob(self, at: int) -> Iterator[Edit]:
+        token, pattern = self.tokens[at : at + 2]
+        if "[" in pattern.text or "\\" in pattern.text:
+            raise self._unsupported(
+                f"GLOB takes * and ? here; write a ~ '^[a-c].*$' for the pattern {pattern.text!r}", at
+            )
+        like = pattern.text.translate(_LIKE)
+        yield token.start, pattern.stop, f"LIKE {text_literal(like)}"
 
     def _digits(self, at: int) -> Iterator[Edit]:
         token, before = self.tokens[at], self.tokens[at - 1]
         if _GROUPS.fullmatch(token.text) is None:
-            number = f"{before.text}{token.text} at character {before.start + 1}"
-            raise Unsupported(f"{number} is no number; write its digits without _, or AS before a name")
+            raise self._unsupported(
+                f"{before.text}{token.text} is no number; write its digits without _, or AS before a name", at - 1
+            )
         yield token.start, token.stop, token.text.replace("_", "")
+
+    def _unsupported(self, said: str, at: int) -> Unsupported:
+        before = self._text[: self.tokens[at].start]
+        return Unsupported(
+            f"{said}; at Line: {before.count(chr(10)) + 1}, Column: {len(before) - before.rfind(chr(10))}"
+        )
 
     def _begins_query(self, at: int) -> bool:
         at += self.word_at(at) in {"ALL", "DISTINCT"}

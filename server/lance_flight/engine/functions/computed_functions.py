@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha1
 from itertools import repeat
@@ -76,6 +76,7 @@ _TEXT = ArgumentKind("a text", is_string, _as(pa.utf8()))
 _WHOLE = ArgumentKind("a whole number", types.is_integer, _as(pa.int64()))
 _INTEGER = ArgumentKind("a whole number", types.is_integer, lambda kind: pa.int64() if types.is_null(kind) else kind)
 _NUMBER = ArgumentKind("a number", is_number, _as(pa.float64()))
+_SHARE = replace(_NUMBER, name="one share from 0 to 1 (write a call for each of several)")
 _FACTOR = ArgumentKind(
     "a number", is_number, lambda kind: pa.int64() if types.is_integer(kind) or types.is_null(kind) else pa.float64()
 )
@@ -91,6 +92,11 @@ _DAYS = ArgumentKind(
     "a whole number of days or an interval",
     lambda kind: types.is_integer(kind) or types.is_interval(kind),
     lambda kind: date_spans.INTERVAL if types.is_interval(kind) or types.is_null(kind) else pa.int64(),
+)
+_SPAN = ArgumentKind(
+    "an interval",
+    lambda kind: types.is_interval(kind) or types.is_duration(kind),
+    lambda kind: date_spans.INTERVAL if types.is_interval(kind) or types.is_null(kind) else kind,
 )
 _LIST = ArgumentKind(
     "a list", is_list, lambda kind: pa.list_(pa.null()) if types.is_null(kind) else pa.list_(kind.value_type)
@@ -554,6 +560,8 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "date_span": ComputedFunction((_TEXT, _MOMENT, _MOMENT), pa.int64(), date_spans.spans),
         "age": ComputedFunction((_MOMENT, _MOMENT), date_spans.INTERVAL, date_spans.ages),
         "last_day": ComputedFunction((_MOMENT,), pa.date32(), date_spans.last_days),
+        date_spans.INTERVAL_LENGTH: ComputedFunction((_SPAN,), pa.int64(), date_spans.interval_lengths),
+        date_spans.MOMENT_TEXT: ComputedFunction((_MOMENT,), pa.utf8(), date_spans.moment_texts),
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
         date_spans.PRODUCT: ComputedFunction(
@@ -619,7 +627,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         ),
         "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
         "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),
-        "quantile_of": ComputedFunction((_LIST, _NUMBER), _value_type, _quantile),
+        "quantile_of": ComputedFunction((_LIST, _SHARE), _value_type, _quantile),
         "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=3, compute=_skewness)),
         "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=4, compute=_kurtosis)),
         "entropy_of": ComputedFunction((_LIST,), pa.float64(), _entropy),

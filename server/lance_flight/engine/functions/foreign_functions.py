@@ -97,6 +97,8 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("PREPARE",), ("EXECUTE",), ("DEALLOCATE",), ("DECLARE",)], _PARAMETERS),
         **dict.fromkeys([("CACHE",), ("UNCACHE",), ("REFRESH",), ("INVALIDATE",), ("MSCK",), ("FLUSH",)], _NO_CACHE),
         **dict.fromkeys([("CALL",), ("DO",), ("CREATE", "FUNCTION"), ("CREATE", "PROCEDURE")], _NO_CODE),
+        ("SET", "VARIABLE"): _PARAMETERS,
+        ("SET", "TIME"): "leave it out: times are in UTC; write ts AT TIME ZONE 'Europe/Berlin'",
         ("CREATE", "SEQUENCE"): "write uuid() for keys, or row_number() OVER () in the INSERT … SELECT",
         **dict.fromkeys([("CREATE", "MACRO"), ("CREATE", "TRIGGER")], _NO_CODE),
         ("SAVEPOINT",): "it is not offered: a transaction is committed or rolled back as a whole",
@@ -146,8 +148,9 @@ def instead_of(tokens: Sequence[Token], ours: Container[tuple[str, ...]] = ()) -
     """
     if tokens[0].text.upper() not in _FIRST:
         return None
-    said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[:LONGEST])
+    said = tuple("" if token.kind in QUOTED else token.text.upper() for token in tokens[: LONGEST + 2])
     said = ("DESCRIBE", *said[1:]) if said[0] == "DESC" else said
+    said = (said[0], *said[3:]) if said[:3] == ("CREATE", "OR", "REPLACE") else said
     if said[0] == "DESCRIBE" and (len(tokens) <= _DESCRIBED or tokens[_DESCRIBED].is_sign(".")):
         return None  # a table or a schema may have any of these names
     for count in range(LONGEST, 0, -1):

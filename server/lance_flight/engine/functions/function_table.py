@@ -299,6 +299,8 @@ to_date(s, 'pattern:postgres') ; CAST(parse_moment(s, pattern) AS DATE) ; P F ; 
 to_timestamp(s, 'pattern:postgres') ; arrow_cast(parse_moment(s, pattern), 'Timestamp(µs, "UTC")') ; P F ; the timestamp of a text by a pattern of PostgreSQL
 str_to_date(s, 'pattern:mysql') ; parse_moment(s, pattern) ; M ; the timestamp of a text by a pattern of MySQL
 make_timestamp(y, m, d, h, mi, s) ; ; D P ; the timestamp of its parts
+make_time(h, mi, s) ; CAST(make_timestamp(1970, 1, 1, h, mi, s) AS TIME) ; D P ; the time of its parts
+transaction_timestamp, statement_timestamp, get_current_timestamp() ; now() ; D P ; the moment at which the statement began
 make_timestamp(n) ; to_timestamp_micros(n) ; D ; the timestamp of microseconds since 1970
 timestamp_seconds(n) ; to_timestamp_seconds(n) ; S ; the timestamp of seconds since 1970
 timestamp_millis(n) ; to_timestamp_millis(n) ; S ; the timestamp of milliseconds since 1970
@@ -417,6 +419,9 @@ sha2, sha2_hex(s) ; encode(digest(s, 'sha256'), 'hex') ; F ; the SHA-256 hash in
 sha2(s, 'bits:sha2') ; encode(digest(s, 'sha{bits}'), 'hex') ; F S M ; the SHA-2 hash in hexadecimal, of 224, 256, 384 or 512 bits
 hash(a) ; !murmur3(a) ; D F S ;
 newid, gen_random_uuid, generate_uuid, uuid_string, uuidv4() ; uuid() ; D P F T ; a random UUID
+hamming, mismatches, damerau_levenshtein(s, t) ; !levenshtein(s, 'abc') ; D ;
+jaccard(s, t) ; !jaro_similarity(s, 'abc') ; D ;
+bin, to_binary(a) ; !hex(a) ; D S M ;
 strtok(s, t, n) ; !split_part(s, ',', 2) ; F ;
 regexp_split_to_table(s, p) ; unnest(split_regex(s, p)) ; D P ; a row for each part between matches of a pattern
 rand_between, uniform(a, b) ; !a + random() * (b - a) ; ;
@@ -466,14 +471,19 @@ nextval, currval, lastval, monotonically_increasing_id, seq4, seq8(s) ; !row_num
 try_avg(a) ; avg(a) ; S ; the mean
 try_sum(a) ; !sum(CAST(a AS DOUBLE)) ; S ;
 mad(a) ; !median(abs(a - b)), with b from a query below: the median of a ; D ;
+reservoir_quantile(a, q) ; !approx_quantile(a, 0.5) ; D ;
+fill(a) ; !last_value(a IGNORE NULLS) OVER (ORDER BY b) ; D ;
 approx_top_k(a, n) ; !count(*), with GROUP BY a ORDER BY count(*) DESC LIMIT n ; F ;
-grouping_id(a) ; !grouping(s), for each column of GROUP BY ; D S ;
+grouping_id(rest...) ; grouping(rest) ; D S T ; which columns of GROUP BY a row is summed over, as bits
 
 # Lists, structs and maps
 list_value, list_pack, array_construct, array(rest...) ; make_array(rest) ; D F S ; a list of its arguments
 list_aggr, list_aggregate(l, f) ; !list_sum(list), or list_avg(list) and the like ; D ;
 list_count(l) ; len(array_compact(l)) ; D ; the elements that are not NULL
 list_unique, array_unique(l) ; len(array_distinct(array_compact(l))) ; D ; the number of different elements
+list_sort, array_sort(l) ; array_sort(l, 'ASC', 'NULLS LAST') ; D S ; the elements from the least to the greatest, NULL last
+list_sort, array_sort(l, o) ; array_sort(l, o, 'NULLS LAST') ; D ; the elements in the order 'ASC' or 'DESC', NULL last
+list_distinct(l) ; array_distinct(array_compact(l)) ; D ; the different elements that are not NULL
 list_reverse_sort, array_reverse_sort(l) ; array_sort(l, 'DESC', 'NULLS LAST') ; D ; the elements from the greatest to the least
 list_first(l) ; l[1] ; D ; the first element
 list_last(l) ; l[-1] ; D ; the last element
@@ -487,7 +497,7 @@ explode(l) ; unnest(l) ; S ; a row for each element
 explode_outer, posexplode, posexplode_outer, inline, stack(l) ; !unnest(list), or FROM t LEFT JOIN unnest(t.list) AS u(x) ON true ; S ;
 list_min(l) ; array_min(l) ; D ; the least element
 list_string_agg(l) ; array_to_string(l, ',') ; D ; the elements with commas between
-sort_array(l) ; array_sort(l) ; S ; the elements from the least to the greatest
+sort_array(l) ; array_sort(l, 'ASC', 'NULLS FIRST') ; S ; the elements from the least to the greatest, NULL first
 slice(l, n, k) ; array_slice(l, n, n + k - 1) ; S ; k elements from the n-th on
 map_from_arrays(k, v) ; map(k, v) ; S ; a map of keys and values
 map_contains, map_contains_key(m, k) ; array_has(map_keys(m), k) ; D S ; whether a map has a key
@@ -504,6 +514,11 @@ json_type, json_typeof(doc, path = '$') ; json_type(doc, path) ; D ; OBJECT, ARR
 json_valid(doc) ; ; D M ; whether a text is JSON
 list_cosine_similarity, array_cosine_similarity(a, b) ; 1 - cosine_distance(a, b) ; D ; how alike the directions of two vectors are
 list_cosine_distance, array_cosine_distance(a, b) ; cosine_distance(a, b) ; D ; the cosine distance of two vectors
+list_dot_product, list_inner_product, array_inner_product, array_dot_product(a, b) ; dot_product(a, b) ; D ; the inner product of two vectors
+list_select, list_where, list_grade_up(l, m) ; !list_filter(list, x -> x > 1), or array_slice(list, 1, 2) ; D ;
+struct_insert(s, v) ; !named_struct('a', a, 'b', b) ; D ;
+map_concat(m, n) ; !MAP {'a': a, 'b': b} ; D S ;
+json_merge_patch, json_pretty, json_contains, json_structure, json_transform, json_deep_merge(doc) ; !json_extract(s, '$.a'), or json_keys(s) and json_type(s) ; D ;
 parse_json, from_json, try_parse_json(s) ; !s ->> 'a', for a document is a text, and json_valid(s) tells whether it is one ; F S ;
 json_extract_path_text, json_extract_path, jsonb_extract_path_text, get_path, json_tuple(doc, key) ; !s -> 'a' ->> 'b', or s ->> '$.a.b' ; P F S ;
 to_json, row_to_json, json_object, json_array, json_build_object, jsonb_build_object, json_agg, jsonb_agg, json_group_array, json_group_object, object_agg(a) ; !named_struct('a', a), or array_agg(a): clients get structs and lists, and write JSON of them ; D P F S ;

@@ -2,7 +2,7 @@
 
 `year(ts)` becomes `date_part('year', ts)`, so that it prunes, is typed and is bounded as that is. Arguments are put in brackets where
 they are not an argument again. What follows a call of an aggregate (FILTER, OVER), and DISTINCT and ORDER BY within it, go to the
-aggregates of the body. A select item keeps the name that its text has.
+aggregates of the body. `engine.sql.column_names` has named the select items before.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import quote_parts, text_literal
+from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.relation_places import relation_places
-from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -26,14 +25,12 @@ MOST_GROWTH = 4 << 20
 _SIGNATURE = re.compile(
     r"(?P<name>\w+)\((?P<parameters>.*?)\)(?: WITHIN GROUP \(ORDER BY (?P<within>\w+)\))?", re.DOTALL
 )
-_QUERIES = frozenset(["SELECT", "WITH", "VALUES"])
 _NO_CALL_AFTER = frozenset(["AS", "INTO", "TABLE", "UPDATE", "VIEW", "INTERVAL"])
 _NO_FUNCTIONS = frozenset(["cast", "try_cast", "filter"])
 _ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _LITERALS: Mapping[str, AbstractSet[Kind]] = {"unit": {Kind.STRING, Kind.NUMBER, Kind.WORD}, "word": {Kind.WORD}}
 """Kinds of tokens that parameters of some names take."""
 _MARK = re.compile(r"\{(\w+)\}")
-_CASTS = re.compile(r"\s+")
 
 Read = Callable[[str], str]
 """Returns what stands in the body for a literal; `SqlError` for a wrong one, `NotTaken` where another signature may take it."""
@@ -177,7 +174,7 @@ class Macros:
 
         >>> year = Macro.of("year(ts)", "date_part('year', ts)", {})
         >>> Macros({"year": [year]}, lambda _: False, frozenset, lambda _: False).expand("SELECT year(a || b) + 1 FROM t")
-        'SELECT date_part(\'year\', a || b) + 1 AS "year(a || b) + 1" FROM t'
+        "SELECT date_part('year', a || b) + 1 FROM t"
         """
         return edit_text(text, self.edits(text, tokenize(text)))
 
@@ -188,10 +185,7 @@ class Macros:
             return []
         reader = _Reader(text, tokens, self)
         reader.read()
-        edits = list(reader.edits(0, len(tokens)))
-        names = list(reader.names({start for start, _, _ in edits}))
-        keys = [range(start, stop) for start, stop, _ in names if start < stop]
-        return [*(edit for edit in edits if not (keys and any(edit[0] in key for key in keys))), *names]
+        return list(reader.edits(0, len(tokens)))
 
     def explain_missing(self, text: str, message: str) -> str:
         """Return what a message about functions that a text does not call adds: which macro calls them."""
@@ -500,40 +494,6 @@ class _Reader(TokenPlaces):
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         return kind(f"{call.name} {said}; at Line: {line}, Column: {column}")
 
-    # --- names
-
-    def names(self, starts: set[int]) -> Iterator[Edit]:
-        """Yield the edits that give select items with calls the name that their text has."""
-        spans = sorted(starts)
-        for at, token in enumerate(self.tokens):
-            if token.word != "SELECT" or self.is_name(at):
-                continue
-            named: dict[tuple[str, ...], str] = {}
-            for item in map(_trim_item, items(self.tokens, at + 1)):
-                first = bisect_left(spans, item[0].start) if item else len(spans)
-                is_expanded = first < len(spans) and spans[first] < item[-1].stop
-                if not is_expanded or not is_without_alias(item) or is_wildcard(item) or _is_query(item):
-                    continue
-                name = _CASTS.sub(" ", self._text[item[0].start : item[-1].stop])
-                named[_key(item)] = name
-                yield item[-1].stop, item[-1].stop, f" AS {quote_parts(name)}"
-            if named and self.word_at(at + 1) == "DISTINCT":
-                yield from self._keys(at, named)
-
-    def _keys(self, at: int, named: Mapping[tuple[str, ...], str]) -> Iterator[Edit]:
-        """Yield the edits that write the names of items for the keys of ORDER BY that are alike, which DataFusion wants of DISTINCT."""
-        while at < len(self.tokens) and not (self.kind(at) is Kind.SIGN and self.text(at) in ")]}"):
-            if self.word_at(at) == "ORDER" and self.word_at(at + 1) == "BY":
-                for item in items(self.tokens, at + 2):
-                    key = list(item)
-                    while key and key[-1].word in _ORDERS:
-                        key.pop()
-                    name = named.get(_key(key))
-                    if name is not None:
-                        yield key[0].start, key[-1].stop, quote_parts(name)
-                return
-            at = self._closing.get(at, at) + 1
-
 
 def signature_of(macro: Macro) -> str:
     """Return how a macro is called.
@@ -554,32 +514,6 @@ def signature_of(macro: Macro) -> str:
         shown += f" [{comma}{name}]" if parameter.default is not None else f"{comma}{name}"
     within = f" WITHIN GROUP (ORDER BY {macro.within})" if macro.within else ""
     return f"{macro.name}({shown.strip()}){within}"
-
-
-def _key(item: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.word or token.text for token in item)
-
-
-def _trim_item(item: list[Token]) -> list[Token]:
-    """Return a select item without what stands before and behind its expression."""
-    if item and item[0].word == "ON" and len(item) > 1 and item[1].is_sign("("):
-        item = item[closing_places(item).get(1, 0) + 1 :]
-    if item and item[0].word == "TOP" and len(item) > 1:
-        item = item[closing_places(item).get(1, 1) + 1 :]
-    for at, token in enumerate(item):
-        is_pipe = token.is_sign("|") and at + 1 < len(item) and item[at + 1].is_sign(">")
-        if (is_pipe and token.stop == item[at + 1].start) or token.is_sign(";"):
-            return item[:at]
-    return item
-
-
-def _is_query(item: Sequence[Token]) -> bool:
-    return (
-        len(item) > 1
-        and item[0].is_sign("(")
-        and item[1].word in _QUERIES
-        and closing_places(item).get(0) == len(item) - 1
-    )
 
 
 def _is_argument(tokens: Sequence[Token], at: int) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers of a query answered as PostgreSQL and DuckDB do where DataFusion 55 answers otherwise: one rewrite after another.
+"""Numbers, intervals and timestamps of a query answered as PostgreSQL and DuckDB do where DataFusion 55 answers otherwise: one rewrite after another.
 
 Most need the types of operands, which only a plan knows: the query is planned with the operands in functions that refuse them, which
 tells their types, and then rewritten (`engine.compat.operand_types`).
@@ -16,15 +16,25 @@ from typing import Any
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext
 
-from lance_flight.engine.compat.casts import may_cast_to_integers, with_cast_operands, with_rounded_casts
-from lance_flight.engine.compat.checked_arithmetic import BEYOND, has_arithmetic
+from lance_flight.engine.compat.casts import (
+    may_cast_to_integers,
+    may_cast_to_texts,
+    with_cast_operands,
+    with_rounded_casts,
+    with_texts,
+    with_texts_of_moments,
+)
+from lance_flight.engine.compat.checked_arithmetic import BEYOND, ROUNDED, has_arithmetic
 from lance_flight.engine.compat.float_signs import may_compare_bits
 from lance_flight.engine.compat.operand_types import (
     MOST_OPERANDS,
     OPERAND,
+    may_compare_intervals,
     may_make_nan,
     may_sum,
+    with_compared,
     with_doubles,
+    with_interval_lengths,
     with_one_nan,
     with_one_zero,
     with_operands,
@@ -32,6 +42,7 @@ from lance_flight.engine.compat.operand_types import (
     with_summed,
     with_wide_sums,
 )
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, MOMENT_TEXT
 from lance_flight.engine.plans.bounds import with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
@@ -44,6 +55,12 @@ from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 
 _MOST_ROUNDS = 4
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
+_TIMESTAMP = re.compile(r"Timestamp\(")
+_MAKES_MOMENTS = re.compile(
+    r"_moment_call\d|\b(?:now|date_trunc|date_bin|to_local_time|to_timestamp\w*|from_unixtime)\s*\(|\bTIME\s+ZONE\b|\bcurrent_timestamp\b"
+    r"|__(?:make_timestamp|epoch_ms|date_trunc|date_bin)_call\d",
+    re.IGNORECASE,
+)
 _LONG_DECIMAL = "Decimal128(38, "
 
 Types = Mapping[str, pa.DataType]
@@ -79,6 +96,8 @@ class NumberRewriting:
             self._with_checks,
             self._with_wide_sums,
             self._with_rounded_casts,
+            self._with_interval_lengths,
+            self._with_texts_of_moments,
             self._with_one_nan,
             self._with_one_zero,
         ):
@@ -168,8 +187,33 @@ class NumberRewriting:
             calls,
             frame,
             calls.asking(sql, names),
-            lambda types: calls.with_rounded(*with_rounded_casts(calls.sql, names, types)),
+            lambda types: calls.with_typed(ROUNDED, *with_rounded_casts(calls.sql, names, types)),
             "a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
+        )
+
+    def _with_interval_lengths(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Intervals are compared by their lengths."""
+        if not may_compare_intervals(calls.sql):
+            return calls, frame
+        sql, names = with_compared(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: calls.with_typed(INTERVAL_LENGTH, *with_interval_lengths(calls.sql, names, types)),
+            "an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
+        )
+
+    def _with_texts_of_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Texts of timestamps have a space where DataFusion writes a T."""
+        if not may_cast_to_texts(calls.sql) or not (_MAKES_MOMENTS.search(calls.sql) or _has(_TIMESTAMP, frame)):
+            return calls, frame
+        sql, names = with_texts(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: calls.with_typed(MOMENT_TEXT, *with_texts_of_moments(calls.sql, names, types)),
         )
 
     def _with_one_nan(self, calls: TypedCalls, frame: DataFrame) -> Planned:

@@ -19,12 +19,9 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement
-from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_column, with_marked_repeats
+from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_repeats
 from lance_flight.engine.translation.typed_calls import shown_name
-from lance_flight.errors import LimitExceeded, SqlError
-
-MOST_REPEATED = 50
-"""Most columns of a query that get an alias one after another; each is a planning."""
+from lance_flight.errors import SqlError
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +99,12 @@ class PlannedQuery:
 
 def _frame(session: QuerySession, text: str, parameters: pa.RecordBatch | None) -> DataFrame:
     """Plan a query, with aliases for columns of one name, which DataFusion refuses."""
-    marked: str | None = text
-    for plan in range(MOST_REPEATED):
-        try:
-            return session.frame(marked or text, parameters)
-        except SqlError as exc:
-            if REFUSAL not in str(exc):
-                raise
-            before, refusal = marked or text, str(exc.__cause__)
-            marked = with_marked_repeats(text) if plan == 0 else before
-            if marked == before:
-                marked = with_marked_column(before, refusal)
-            if marked is None:
-                raise
-    raise LimitExceeded(f"more than {MOST_REPEATED} columns repeat a name; write AS and other names for them")
+    try:
+        return session.frame(text, parameters)
+    except SqlError as exc:
+        if REFUSAL not in str(exc):
+            raise
+    return session.frame(with_marked_repeats(text), parameters)
 
 
 def _is_same(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -> bool:

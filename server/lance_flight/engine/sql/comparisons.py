@@ -108,6 +108,17 @@ class Operands(TokenPlaces):
             at = self.partners.get(at, at) - 1
         return max(at + 1, first)
 
+    def read_items(self, opened: int) -> list[tuple[int, int]]:
+        """Return the items of a list in brackets; a long run of literals is one."""
+        found, begun, place, closed = [], opened + 1, opened + 1, self.partners.get(opened, opened)
+        while place < closed:
+            if self.is_sign(place, ","):
+                found.append((begun, place))
+                begun = place + 1
+            place = max(place, self.partners.get(place, place)) + 1
+        found += [(begun, closed)] if closed > opened + 1 else []
+        return found
+
     def right(self, at: int) -> int:
         """Return the token after the operand that begins at `at`."""
         betweens = 0

@@ -5,8 +5,6 @@ https://github.com/apache/datafusion/issues/6543
 
 from __future__ import annotations
 
-import re
-from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 from lance_flight.engine.sql.clause_words import QUERY_STARTS, SET_OPERATORS
@@ -66,42 +64,12 @@ def with_marked_repeats(text: str) -> str:
         if token.kind is Kind.SIGN:
             depth += (token.text in "([{") - (token.text in ")]}")
         if token.word == "SELECT" and depth == 0:
-            edits += _marks(list(items(tokens, place + 1)))
+            edits += _marks(text, list(items(tokens, place + 1)))
     return edit_text(text, edits)
 
 
-def with_marked_column(text: str, refusal: str) -> str | None:
-    r"""Add an alias to the second of two columns of one name that DataFusion refuses; None if it is not one of the only outermost list.
-
-    Casts, and numbers that are decimals, are called like what they are made of.
-
-    >>> refusal = 'the expression "a" at position 0 and "CAST(a AS Int8)" at position 2 have the same name'
-    >>> with_marked_column("SELECT a, b, CAST(a AS TINYINT) FROM t", refusal).encode("ascii", "backslashreplace").decode()
-    'SELECT a, b, CAST(a AS TINYINT) AS "\\ue0002\\ue001" FROM t'
-    """
-    tokens, depth, starts = tokenize(text), 0, []
-    for place, token in enumerate(tokens):
-        if token.kind is Kind.SIGN:
-            depth += (token.text in "([{") - (token.text in ")]}")
-        if token.word == "SELECT" and depth == 0:
-            starts.append(place + 1)
-    match = _PLACES.search(refusal)
-    if match is None or len(starts) != 1:
-        return None
-    listed = list(items(tokens, starts[0]))
-    first, second = int(match["first"]), int(match["second"])
-    is_plain = second < len(listed) and not any(item and item[-1].is_sign("*") for item in listed)
-    if not is_plain or not is_without_alias(listed[second]):
-        return None
-    stop = listed[second][-1].stop
-    return edit_text(text, [(stop, stop, f" AS {quote_parts(f'{_MARK}{second - first}{_END}')}")])
-
-
-_PLACES = re.compile(r"at position (?P<first>\d+) and .* at position (?P<second>\d+) have the same name", re.DOTALL)
-
-
-def _marks(listed: list[list[Token]]) -> Iterator[Edit]:
-    """Yield the edits of one list: an alias says how many columns before it the name stands, or what it is."""
+def _marks(text: str, listed: list[list[Token]]) -> Iterator[Edit]:
+    """Yield the edits of one list: an alias has the number of its column, and the name."""
     stars = [number for number, item in enumerate(listed) if item and item[-1].is_sign("*")]
     first: dict[tuple[str, ...], int] = {}
     for number, item in enumerate(listed):
@@ -116,14 +84,10 @@ def _marks(listed: list[list[Token]]) -> Iterator[Edit]:
         if alias is not None:
             if before != number or stars:
                 yield alias.start, alias.stop, quote_parts(f"{_MARK}{number}{_END}{fold_name(alias)}")
-        elif len(name) == 1 and item[-1].kind in _NAMES and not _is_cast(item) and (before != number or stars):
-            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number}{_END}{fold_name(item[-1])}')}"
-        elif before != number and bisect(stars, before) == bisect(stars, number):
-            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number - before}{_END}')}"
-
-
-def _is_cast(item: list[Token]) -> bool:
-    return any(token.is_sign("::") for token in item)
+        elif before != number or (stars and len(name) == 1):
+            is_column = all(token.kind in _NAMES or token.is_sign(".") for token in item)
+            shown = fold_name(item[-1]) if is_column else text[item[0].start : item[-1].stop]
+            yield item[-1].stop, item[-1].stop, f" AS {quote_parts(f'{_MARK}{number}{_END}{shown}')}"
 
 
 def _is_query(item: list[Token]) -> bool:
@@ -139,14 +103,13 @@ def _query_name(item: list[Token]) -> str:
 def names_of(columns: Sequence[str]) -> list[str]:
     r"""Return the names of result columns, without the aliases that mark repeated ones.
 
-    >>> names_of(["a", "count(*)", "\ue0002\ue001a", "\ue0002\ue001"])
-    ['a', 'count(*)', 'a', 'count(*)']
+    >>> names_of(["a", "count(*)", "\ue0002\ue001a"])
+    ['a', 'count(*)', 'a']
     """
     names: list[str] = []
     for column in columns:
         if column.startswith(_MARK):
-            number, _, name = column.removeprefix(_MARK).partition(_END)
-            names.append(name or names[-int(number)])
+            names.append(column.partition(_END)[2])
         else:
             names.append(column)
     return names

@@ -29,6 +29,9 @@ from lance_flight.model.long_texts import going_on
 TABLE = "t"
 """Placeholder for the name of a table in a form."""
 
+_COLUMN = "COLUMN"
+"""Word that may be left out behind ADD, DROP, RENAME and ALTER."""
+
 LONGEST_KEPT = 16 << 10
 MOST_KEPT = 512
 
@@ -106,6 +109,9 @@ def _read_form_of_table(head: tuple[str, ...], forms: Sequence[_Form], listed: s
     table = references.table(cursor)
     for form in forms:
         if cursor.accept(*form.words):
+            return form.read(cursor, table)
+    for form in forms:
+        if form.words[-1:] == (_COLUMN,) and cursor.accept(*form.words[:-1]):
             return form.read(cursor, table)
     raise cursor.error(listed)
 

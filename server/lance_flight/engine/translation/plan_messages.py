@@ -229,6 +229,12 @@ def _call(found: re.Match[str], text: str) -> str:
     if name in _UNIFIED:
         return f"the arguments of {name} are of types without a common one: {types}; write a CAST of some of them"
     lists = list(dict.fromkeys(f"({_kinds(match['kinds'])})" for match in _LISTS.finditer(text)))
+    if name == "array_element" and types.startswith("VARCHAR,"):
+        return "[…] reads a list; write substr(s, 1, 1) of a text"
+    if name in {"percentile_cont", "quantile_cont"} and types.endswith("[]"):
+        return f"{name} takes one share from 0 to 1 (write a call for each of several)"
+    if name == "contains" and types.partition(",")[0].endswith("[]"):
+        return "contains takes texts; write array_has(list, a) for lists"
     wanted = f"; expected {_list_names(lists or kinds, 'or')}" if lists or kinds else ""
     return f"{name} does not take ({types}){wanted}; write other arguments, or a CAST of some"
 
@@ -299,6 +305,11 @@ def _field(match: re.Match[str], _: str) -> str:
     named = (field.strip() for field in match["fields"].rstrip(".").split(","))
     fields = [field for field in named if _INSIDE.search(field) is None and not field.startswith(('"$in"', '"$row"'))]
     lasts = {_last(field): field for field in fields}
+    of_table = [field for field in fields if field.startswith(f"{match['name']}.")]
+    if of_table:
+        return (
+            f"{match['name']} is a table, and no column; write {match['name']}.*, or named_struct('a', {of_table[0]})"
+        )
     near = nearest(match["name"], fields, _ALIKE)
     near = near or [lasts[name] for name in nearest(_last(match["name"]), lasts, _ALIKE)]
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -365,6 +376,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"Function 'median' failed to match"),
+        "median takes numbers; write quantile_disc(a, 0.5) for dates and texts",
+    ),
+    (
         re.compile(r"Function '(?P<name>\w+)' failed to match any signature"),
         lambda found, _: (
             f"{found['name']} does not take arguments of these types; write other arguments, or a CAST of some"
@@ -406,6 +421,42 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
             r"|Operator (?P<other>\S+) is not yet supported"
         ),
         _sign,
+    ),
+    (
+        re.compile(r"Expected: \), found: EXCLUDE"),
+        "EXCLUDE in the frame of a window is not offered; write sum(a) OVER (…) - a to leave the current row out",
+    ),
+    (
+        re.compile(r"Expected: \], found: for\b", re.IGNORECASE),
+        "[… for x in list] is not offered; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)",
+    ),
+    (
+        re.compile(r"Aggregate ORDER BY is not implemented for window"),
+        "ORDER BY inside a window function is not offered; write it in OVER: first_value(a) OVER (PARTITION BY b ORDER BY c)",
+    ),
+    (
+        re.compile(r"In an aggregate with DISTINCT, ORDER BY expressions must"),
+        "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
+    ),
+    (
+        re.compile(r"COUNT DISTINCT with multiple arguments"),
+        "count takes one value with DISTINCT; write count(DISTINCT (a, b))",
+    ),
+    (
+        re.compile(r"lambda defined \d+ params"),
+        "a lambda has one parameter here, as x -> x + 1; write unnest(list) in FROM, with row_number() OVER () for places",
+    ),
+    (
+        re.compile(r"Placeholder '(?P<name>\$[a-z_]\w*)' was not provided", re.IGNORECASE),
+        lambda found, _: (
+            f"the parameter {found['name']} has no value; write ? or $1, and let the client bind values in order"
+        ),
+    ),
+    (
+        re.compile(r"Date part '(?P<name>\w+)' not supported"),
+        lambda found, _: (
+            f"no part of dates is called {found['name']!r} here; write decade(ts), century(ts), or date_part('year', ts)"
+        ),
     ),
     (
         re.compile(r"Unsupported interval argument"),

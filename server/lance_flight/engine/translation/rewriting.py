@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 from lance_flight.engine.compat.boolean_chains import chain_edits
 from lance_flight.engine.compat.casts import text_length_edits
 from lance_flight.engine.compat.checked_arithmetic import concatenation_edits
+from lance_flight.engine.compat.first_values import first_value_edits
 from lance_flight.engine.compat.interval_products import interval_edits
 from lance_flight.engine.compat.literals import decimal_edits, pattern_edits
 from lance_flight.engine.compat.memberships import (
@@ -25,20 +26,32 @@ from lance_flight.engine.compat.memberships import (
     selected_edits,
 )
 from lance_flight.engine.compat.row_values import row_value_edits
-from lance_flight.engine.compat.sort_keys import sort_key_edits
+from lance_flight.engine.compat.sort_keys import distinct_order_edits, sort_key_edits
 from lance_flight.engine.dialects.clauses import clause_edits
 from lance_flight.engine.dialects.lateral_unnest import unnest_edits
 from lance_flight.engine.dialects.named_columns import wildcard_edits
+from lance_flight.engine.dialects.named_windows import named_window_edits
 from lance_flight.engine.dialects.spellings import spelling_edits
 from lance_flight.engine.functions.date_patterns import date_pattern_edits
 from lance_flight.engine.functions.json_functions import json_edits
 from lance_flight.engine.functions.routines import MACROS
 from lance_flight.engine.functions.vector_functions import operator_edits
 from lance_flight.engine.sql.bounds import check_bounds, check_expansion, is_costly, is_long_by_lists
+from lance_flight.engine.sql.column_names import name_edits
 from lance_flight.engine.sql.comparisons import comparison_edits
 from lance_flight.engine.sql.growth import Growth, growth_of
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import PARAMETERS, Edit, Kind, Token, edit_text, parameters, tokenize, tokens_of
+from lance_flight.engine.sql.tokens import (
+    PARAMETERS,
+    Edit,
+    Kind,
+    Token,
+    closing_places,
+    edit_text,
+    parameters,
+    tokenize,
+    tokens_of,
+)
 from lance_flight.engine.translation.typed_calls import NUMBERED, TypedCalls
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -108,11 +121,20 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     (selected_edits,),
     (lambda _, tokens: membership_edits(tokens),),
     (lambda _, tokens: chain_edits(tokens),),
+    (distinct_order_edits,),
     (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 _CLAUSES = 3
-_WITH_MACROS = ((spelling_edits,), (MACROS.edits,), *_STAGES[:_CLAUSES], (MACROS.edits,), *_STAGES[_CLAUSES:])
+_WITH_MACROS = (
+    (named_window_edits,),
+    (spelling_edits,),
+    (first_value_edits,),
+    (MACROS.edits,),
+    *_STAGES[:_CLAUSES],
+    (MACROS.edits,),
+    *_STAGES[_CLAUSES:],
+)
 """The same with words of other systems, and with macros: before all others, and once PIVOT is written in the words of its aggregates."""
 
 
@@ -181,6 +203,9 @@ def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
     if token.word in _BINARY:
         closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
         return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
+    if token.word == "STRUCT" and has_length:
+        opening, last = tokens[place + 1], tokens[closing_places(tokens).get(place + 1, place + 1)]
+        return [(opening.start, opening.stop, "<"), (last.start, last.stop, ">")]
     named = _OF_OTHERS.get(token.word)
     return [(token.start, token.stop, named)] if named and not (following and following.is_sign(":")) else []
 
@@ -236,6 +261,13 @@ def _rewrite(sql: str) -> DataFusionText:
 
 
 _remembered = lru_cache(MOST_KEPT)(_rewrite)
+
+
+def with_column_names(sql: str) -> str:
+    """Return a query with the names of its computed columns; an operator that is refused has its place in the text as it was sent."""
+    tokens = tokenize(sql)
+    check_operators(tokens)
+    return edit_text(sql, name_edits(sql, tokens))
 
 
 _ARGUMENT = ["FILTER", "=", ">"]

@@ -36,6 +36,7 @@ from lance_flight.engine.functions.computed_functions import COMPUTED
 from lance_flight.engine.functions.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.functions.date_functions import date_signature, date_type, dates
 from lance_flight.engine.functions.date_patterns import without_strftime
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, MOMENT_TEXT
 from lance_flight.engine.functions.highlights import HIGHLIGHT, compute_highlights, highlight_signature, highlight_type
 from lance_flight.engine.functions.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.functions.json_functions import json_signature, json_type, json_values
@@ -181,10 +182,10 @@ class TypedCalls:
         """Return the query as `sql`, in which functions of these names tell the types of operands."""
         return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(names, OPERAND)}, types={})
 
-    def with_rounded(self, sql: str, rounded: Mapping[str, pa.DataType]) -> TypedCalls:
-        """Return the query as `sql`, in which functions of these names round numbers of these types."""
-        types = {**self.types, **{name: [kind] for name, kind in rounded.items()}}
-        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(rounded, ROUNDED)}, types=types)
+    def with_typed(self, word: str, sql: str, given: Mapping[str, pa.DataType]) -> TypedCalls:
+        """Return the query as `sql`, which calls a function by these names of arguments of these types."""
+        types = {**self.types, **{name: [kind] for name, kind in given.items()}}
+        return replace(self, sql=sql, calls={**self.calls, **dict.fromkeys(given, word)}, types=types)
 
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
@@ -211,7 +212,7 @@ class TypedCalls:
         register = partial(_register, context, budget, check=check)
         register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
-            known_types = self.types.get(name, [NEVER]) if word == ROUNDED else [NEVER]
+            known_types = self.types.get(name, [NEVER]) if word in _TYPED else [NEVER]
             register(name, word, signature(word)[0] if word in _CHECKED else known_types)
         known: set[tuple[str, str]] = set()
         sql = self.sql
@@ -289,6 +290,8 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
+_TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, MOMENT_TEXT])
+"""Functions that are called with types that are known."""
 _STRIPPED = _CHECKED | {ROUNDED}
 """Functions that names of columns are shown without."""
 _DATES = frozenset(DATE_NAMES)

@@ -164,6 +164,8 @@ def assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
 
 
 def _assignment(cursor: Cursor, *stops: str) -> Assignment:
+    if cursor.peek("("):
+        raise cursor.error("a column name, and one = for each column: write SET a = 1, b = 2")
     column = cursor.name("a column name")
     while cursor.accept("."):
         column = cursor.name("a column name")

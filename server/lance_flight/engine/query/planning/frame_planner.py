@@ -20,7 +20,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.float_signs import compares_bits, may_compare_bits, without_signed_zeros
 from lance_flight.engine.compat.folded_comparisons import with_hidden_calls
-from lance_flight.engine.compat.joined_names import MOST_NAMES, MOST_RELATIONS, with_joined_name
+from lance_flight.engine.compat.joined_names import MOST_NAMES, MOST_RELATIONS, with_joined_name, with_named_relations
 from lance_flight.engine.compat.literals import has_moments, with_readable_moment
 from lance_flight.engine.compat.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
@@ -59,7 +59,7 @@ from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.translation.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.translation.positions import translate_positions
-from lance_flight.engine.translation.rewriting import datafusion_text, number_parameters
+from lance_flight.engine.translation.rewriting import datafusion_text, number_parameters, with_column_names
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import LanceFlightError, LimitExceeded, NotFound, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_number
@@ -71,6 +71,7 @@ _OF_NULLS = " DISTINCT FROM "
 _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
+    (with_named_relations, 1),
 )
 """What writes a text otherwise by the reason for which it was refused, and how often in turn."""
 
@@ -219,8 +220,9 @@ class FramePlanner:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        with translate_positions(self._statement.sent, sql):
-            rewritten = datafusion_text(sql)
+        named = with_column_names(sql)
+        with translate_positions(self._statement.sent, named):
+            rewritten = datafusion_text(named)
         self._optimiser.limits.is_costly |= rewritten.is_costly
         self._optimiser.limits.is_linear &= rewritten.is_linear or not rewritten.is_costly
         self._runner.narrow_batches(rewritten.growth, parameters)

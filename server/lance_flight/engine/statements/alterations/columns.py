@@ -248,7 +248,7 @@ class AlterColumns(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> AlterColumns:
-        cursor.at -= 2
+        cursor.at -= 1 + (cursor.last == "COLUMN")
         actions = [_action(cursor)]
         while cursor.accept(","):
             actions.append(_action(cursor))
@@ -272,7 +272,8 @@ def _check_count(count: int) -> None:
 
 def _action(cursor: Cursor) -> _ColumnAction:
     for word, read in _ACTIONS.items():
-        if cursor.accept(word, "COLUMN"):
+        if not cursor.peek(word, "TO") and cursor.accept(word):
+            cursor.accept("COLUMN")
             return read(cursor)
     raise cursor.error(_LISTED)
 
