@@ -35,7 +35,8 @@ from lance_flight.catalog.manifests.version_log import Revision, VersionLog, req
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import check_table
-from lance_flight.catalog.storage.further_files import FurtherFiles
+from lance_flight.catalog.storage.further_files import FileLayout, write_file
+from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
 from lance_flight.catalog.storage.retries import ANSWER, conflicts, was_sent_once
@@ -186,7 +187,6 @@ class Manifest(VersionLog):
     def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
         place = store if branch is None else store.child(BRANCHES, branch.name)
         super().__init__(store.parent, store, place, None if branch is None else branch.table_branch)
-        self._files = FurtherFiles()
 
     def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         self.place.check_files(dataset)
@@ -261,7 +261,9 @@ class Manifest(VersionLog):
         if rewrite.is_retyped:
             update = write_retyped(self.place, dataset, rewrite.rows)
         else:
-            written = self._files.write(self.place, dataset, rewrite.rows)
+            layout = FileLayout.of_columns(rewrite.rows.schema, str(dataset.data_storage_version))
+            layout = layout.with_field_numbers(numbers(dataset.lance_schema))
+            written = write_file(self.place, layout, rewrite.rows)
             update = rewrite.operation(dataset, self.place.uri, written)
         failpoint("manifest_written")
         noted = {**said_of(operation, transactions), **properties}

@@ -32,15 +32,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset, LanceOperation
-from lance.fragment import DeletionFile, write_fragments
+from lance.fragment import DeletionFile
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.further_files import FileLayout
+from lance_flight.catalog.storage.further_files import FileLayout, write_file
 from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
-from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, seal_fragments, sealed_deletions
+from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import sealed_deletions
 from lance_flight.errors import InvalidInput
 from lance_flight.model.grouping import match
 from lance_flight.model.json_documents import read_json
@@ -142,8 +142,8 @@ def _choose_folded(fragments: np.ndarray, changed: int) -> set[int]:
 def write_retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
     """Write all `rows` of the next version of a table at a place, in columns of other types, and return its operation."""
     schema = _schema(dataset, rows.schema)
-    written = _write_file(place, dataset, rows, schema)
-    (written,) = seal_fragments(place.uri, [written])
+    layout = FileLayout.of_columns(rows.schema, str(dataset.data_storage_version))
+    written = write_file(place, layout.with_field_numbers(numbers(schema)), rows)
     known = [fragment.metadata for fragment in dataset.get_fragments()]
     # An index may list fragments that are gone: their numbers are not given again.
     segments = (segment for index in dataset.describe_indices() for segment in index.segments)
@@ -159,18 +159,6 @@ def _schema(dataset: LanceDataset, columns: pa.Schema) -> LanceSchema:
     stored = zip(walk(list(dataset.schema)), numbers(dataset.lance_schema), strict=True)
     known = {key: number for (key, _), number in stored if key not in changed}
     return with_numbers(columns, known | chosen_numbers(columns, known, least_number(dataset)))
-
-
-def _write_file(place: Store, dataset: LanceDataset, rows: pa.Table, schema: LanceSchema) -> FragmentMetadata:
-    """Write rows as one file that nothing refers to yet, laid out as Lance lays out the file of a new table."""
-    sample = f"memory://{secrets.token_hex(8)}"
-    version = dataset.data_storage_version
-    (like,) = write_fragments(rows.slice(0, 1), sample, schema=rows.schema, mode="create", data_storage_version=version)
-    name, layout = f"{secrets.token_hex(16)}.lance", FileLayout.of(like.files[0]).with_field_numbers(numbers(schema))
-    writer = layout.writer(place.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
-    writer.write_batch(rows)
-    writer.close()
-    return layout.fragment(name, writer.size_bytes, rows.num_rows)
 
 
 def _delete_all_rows(fragment: FragmentMetadata, written: FragmentMetadata, dataset: LanceDataset) -> FragmentMetadata:

@@ -1,4 +1,4 @@
-"""Writing data files of a table, laid out as the one that Lance itself has written for the same columns.
+"""Writing data files of a table, laid out as one that Lance itself has written for the same columns.
 
 Lance's own way looks through the table and its columns each time, which takes as long as the file.
 """
@@ -8,16 +8,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 import pyarrow as pa
-from lance import FragmentMetadata, LanceDataset
+from lance import FragmentMetadata
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, write_fragments
-from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, seal, seal_fragments
+from lance_flight.catalog.storage.whole_files import DATA, seal
+from lance_flight.model.schema import KEY_POSITION, PRIMARY_KEY
+
+KEPT_LAYOUTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,19 @@ class FileLayout:
     def of(cls, file: DataFile) -> FileLayout:
         """Return the layout of a file that Lance has written."""
         return cls(tuple(file.fields), tuple(file.column_indices), file.file_major_version, file.file_minor_version)
+
+    @classmethod
+    @lru_cache(KEPT_LAYOUTS)
+    def of_columns(cls, schema: pa.Schema, version: str) -> FileLayout:
+        """Return the layout that Lance itself gives a new table with files of a version.
+
+        Asked by writing a row to memory, once for each schema.
+        """
+        nullable = pa.schema(map(_nullable, schema))
+        row = pa.Table.from_arrays([_row(field.type) for field in nullable], schema=nullable)
+        place = f"memory://{secrets.token_hex(8)}"
+        (fragment,) = write_fragments(row, place, schema=nullable, mode="create", data_storage_version=version)
+        return cls.of(fragment.files[0])
 
     @property
     def version(self) -> str:
@@ -85,26 +101,27 @@ def _is_of_64_bits(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind) and not pa.types.is_floating(kind) and kind.bit_width == _WIDTH)
 
 
-class FurtherFiles:
-    """Writer of data files of one table; Lance writes the first one for each set of columns. Safe to share among threads."""
+def write_file(table: Store, layout: FileLayout, rows: pa.Table) -> FragmentMetadata:
+    """Write rows as one data file of a table, which nothing refers to yet."""
+    name = f"{secrets.token_hex(16)}.lance"
+    writer = layout.writer(table.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
+    writer.write_batch(rows)
+    writer.close()
+    return layout.fragment(seal(table.uri, name, writer.size_bytes), writer.size_bytes, rows.num_rows)
 
-    def __init__(self) -> None:
-        self._first: tuple[LanceSchema, FileLayout] | None = None
 
-    def write(self, table: Store, dataset: LanceDataset, rows: pa.Table) -> FragmentMetadata:
-        """Write rows as one file that nothing refers to yet; `dataset` is the table, at a version with their columns."""
-        first, columns = self._first, dataset.lance_schema
-        if first is None or first[0] != columns:
-            (written,) = seal_fragments(
-                table.uri,
-                write_fragments(
-                    rows, dataset, schema=rows.schema, mode="append", storage_options=table.options or None
-                ),
-            )
-            self._first = columns, FileLayout.of(written.files[0])
-            return written
-        name, layout = f"{secrets.token_hex(16)}.lance", first[1]
-        writer = layout.writer(table.child(DATA, name), rows.schema, is_small=rows.nbytes <= SMALL_BYTES)
-        writer.write_batch(rows)
-        writer.close()
-        return layout.fragment(seal(table.uri, name, writer.size_bytes), writer.size_bytes, rows.num_rows)
+def _nullable(field: pa.Field) -> pa.Field:
+    """Return a field that may be NULL, and so may those inside it where it is a struct."""
+    kind = field.type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        kind = pa.struct(list(map(_nullable, kind)))
+    # Lance refuses a primary key that may be NULL; other metadata says how values are stored.
+    metadata = {key: text for key, text in (field.metadata or {}).items() if key not in (PRIMARY_KEY, KEY_POSITION)}
+    return pa.field(field.name, kind, nullable=True, metadata=metadata)
+
+
+def _row(kind: pa.DataType) -> pa.Array:
+    """Return one value that files of every version can hold: structs are not NULL, what is inside is."""
+    if not pa.types.is_struct(kind) or not kind.num_fields:
+        return pa.nulls(1, kind)
+    return pa.StructArray.from_arrays([_row(field.type) for field in kind], fields=list(kind))

@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache, partial
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset
-from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.formats import check_values, unstorable_in
-from lance_flight.catalog.storage.further_files import FileLayout
+from lance_flight.catalog.storage.further_files import KEPT_LAYOUTS, FileLayout
 from lance_flight.catalog.storage.lance_fields import new_schema, numbers
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import DATA, seal
@@ -26,9 +25,7 @@ from lance_flight.catalog.tables.rows import align_buffers
 from lance_flight.errors import SchemaError
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.file_versions import FILE_VERSIONS, NEWEST
-from lance_flight.model.schema import KEY_POSITION, PRIMARY_KEY
 
-KEPT_LAYOUTS = 256
 KEPT_TABLES = 4
 
 
@@ -50,20 +47,8 @@ class Layout:
     @classmethod
     @lru_cache(KEPT_LAYOUTS)
     def of(cls, schema: pa.Schema, file_version: str = NEWEST) -> Layout:
-        """Return the layout that Lance itself gives a new table.
-
-        Asked by writing a row to memory, once for each schema.
-        """
-        nullable = pa.schema(map(_nullable, schema))
-        row = pa.Table.from_arrays([_row(field.type) for field in nullable], schema=nullable)
-        (fragment,) = write_fragments(
-            row,
-            f"memory://{secrets.token_hex(8)}",
-            schema=nullable,
-            mode="create",
-            data_storage_version=file_version,
-        )
-        return cls(schema, FileLayout.of(fragment.files[0]))
+        """Return the layout that Lance itself gives a new table."""
+        return cls(schema, FileLayout.of_columns(schema, file_version))
 
     @classmethod
     def of_new(cls, schema: pa.Schema, file_version: str) -> Layout:
@@ -113,23 +98,6 @@ class Layout:
     def problems(self) -> list[str]:
         """Problems of the columns that files of this version cannot hold."""
         return unstorable_in(self.schema, self.file.version)
-
-
-def _nullable(field: pa.Field) -> pa.Field:
-    """Return a field that may be NULL, and so may those inside it where it is a struct."""
-    kind = field.type
-    if pa.types.is_struct(kind) and kind.num_fields:
-        kind = pa.struct(list(map(_nullable, kind)))
-    # Lance refuses a primary key that may be NULL; other metadata says how values are stored.
-    metadata = {key: text for key, text in (field.metadata or {}).items() if key not in (PRIMARY_KEY, KEY_POSITION)}
-    return pa.field(field.name, kind, nullable=True, metadata=metadata)
-
-
-def _row(kind: pa.DataType) -> pa.Array:
-    """Return one value that files of every version can hold: structs are not NULL, what is inside is."""
-    if not pa.types.is_struct(kind) or not kind.num_fields:
-        return pa.nulls(1, kind)
-    return pa.StructArray.from_arrays([_row(field.type) for field in kind], fields=list(kind))
 
 
 class OpenFile:
