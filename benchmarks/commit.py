@@ -159,7 +159,7 @@ def _late_commits(bench: Bench) -> Result:
         snapshot = namespace.snapshot()
         for number in range(commits):
             tables = snapshot.tables[-1].rows
-            snapshot = namespace.manifest.commit(snapshot, tables.slice(number % tables.num_rows, 1), "write back")
+            snapshot = namespace.log.commit(snapshot, tables.slice(number % tables.num_rows, 1), "write back")
         cases[str(commits)] = timed(_many(partial(namespace.append, [row], evaluate)))
     seconds = interleaved(cases, bench.options.rounds)
     return Result(

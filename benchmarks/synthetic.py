@@ -91,4 +91,4 @@ def _fill(namespace: PartitionedNamespace, partitions: int) -> None:
     values = pa.table([tenants, buckets], names=list(kinds)).cast(pa.schema(kinds))
     locations = [directory_name(name) for name in builder.object_ids(values)]
     rows = builder.rows(values, locations, [Version(1)] * partitions)
-    namespace.manifest.commit(snapshot, rows, f"add {partitions} partitions")
+    namespace.log.commit(snapshot, rows, f"add {partitions} partitions")

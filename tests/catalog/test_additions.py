@@ -237,7 +237,7 @@ def test_a_history_is_told_snapshot_by_snapshot(place: Path, seed: int) -> None:
     for number in range(STEPS):
         values = {"n": 100 * (number + 1), "name": chance.choice("ab"), "k": chance.randrange(5)}
         walk(place, chance.choice(STATEMENTS).format(**values))
-    did = opened(place).manifest.operations()
+    did = opened(place).log.operations()
     contents = {version: content(place, version) for version in range(first, newest(place) + 1)}
     removals = 0
     for version in range(first + 1, newest(place) + 1):

@@ -291,7 +291,7 @@ def test_a_branch_whose_history_has_expired_is_published_all_the_same(place: Pat
         draft(place).append([rows((number, "a"))], evaluate)
         opened(place).append([rows((10 * number, "b"))], evaluate)
     vacuum(opened(place), VacuumRules(retain_hours=0, transaction_hours=0, force=True), now=time.time() + 1e7)
-    assert len(draft(place).manifest.history()) == 1
+    assert len(draft(place).log.history()) == 1
     publish(opened(place), "draft")
     assert ids(place) == [1, 2, 3, 4, 5, 30, 40, 50]
 

@@ -74,7 +74,7 @@ def test_a_version_that_a_dead_writer_staged_never_becomes_visible(place: Path) 
 
 def test_the_manifest_refuses_the_second_of_two_commits_from_one_snapshot_that_change_one_row(place: Path) -> None:
     opened(place).append([rows((1, "a"))], evaluate)
-    manifest = opened(place).manifest
+    manifest = opened(place).log
     base = manifest.snapshot()
     changed = base.tables[0].rows
     manifest.commit(base, changed, "first")
@@ -83,7 +83,7 @@ def test_the_manifest_refuses_the_second_of_two_commits_from_one_snapshot_that_c
 
 
 def test_creators_of_different_partitions_conflict_on_the_row_of_their_spec(place: Path) -> None:
-    manifest = opened(place).manifest
+    manifest = opened(place).log
     base = manifest.snapshot()
     first, second = written(place, (1, "a")), written(place, (2, "b"))
     manifest.commit(base, first.rows(), "first")
@@ -107,7 +107,7 @@ def test_writers_in_several_processes_lose_nothing_and_make_one_table_for_each_v
 def test_the_history_says_what_each_commit_did(place: Path) -> None:
     namespace = opened(place)
     namespace.append([rows((1, "a"), (2, None))], evaluate)
-    operations = namespace.manifest.operations()
+    operations = namespace.log.operations()
     assert operations[namespace.snapshot().version] == "append 2 rows into 2 partitions"
 
 

@@ -46,7 +46,7 @@ def test_small_files_become_one_and_the_rows_stay_the_same(place: Path) -> None:
     assert data_files(place) == {"a": 1, "b": 1, "c": 1}
     assert ids(place) == ALL
     assert report.versions == (before + 1,), "all pins move in one commit"
-    assert opened(place).manifest.operations()[before + 1] == "compact 2 partitions: 6 files into 2"
+    assert opened(place).log.operations()[before + 1] == "compact 2 partitions: 6 files into 2"
     assert [(t.files_before, t.files_after, t.is_lost) for t in report.tables] == [(3, 1, False)] * 2
     assert report.table_count == 3
 

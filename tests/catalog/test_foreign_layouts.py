@@ -249,7 +249,7 @@ def test_the_metadata_of_the_snapshot_that_was_read_is_what_is_compared(tmp_path
     old = namespace.snapshot()
     manifest(place).update_metadata({"schema": json.dumps(METADATA["schema"])})
     with pytest.raises(Conflict, match="metadata of 'events'"):
-        namespace.manifest.update_metadata(old, {"schema": "{}"})
+        namespace.log.update_metadata(old, {"schema": "{}"})
 
 
 def test_what_cannot_be_read_is_not_migrated(tmp_path: Path) -> None:

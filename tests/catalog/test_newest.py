@@ -104,7 +104,7 @@ def test_many_commits_list_the_versions_no_more_often_than_few(place: Path, monk
     snapshot = namespace.snapshot()
     row = snapshot.tables[0].rows
     for _ in range(COMMITS):
-        snapshot = namespace.manifest.commit(snapshot, row, "again")
+        snapshot = namespace.log.commit(snapshot, row, "again")
     listed, saw = [], LatestVersion.saw
 
     def noted(self: LatestVersion, version: int, at: float) -> None:
@@ -115,5 +115,5 @@ def test_many_commits_list_the_versions_no_more_often_than_few(place: Path, monk
     for number in range(2, 12):
         namespace.append([rows((number, "a"))], evaluate)
     assert len(listed) <= 1
-    assert len(namespace.manifest.open().get_fragments()) <= MOST_FRAGMENTS
+    assert len(namespace.log.open().get_fragments()) <= MOST_FRAGMENTS
     assert ids(place) == list(range(1, 12))

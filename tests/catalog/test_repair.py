@@ -173,7 +173,7 @@ def test_two_tables_for_one_value_become_one(place: Path) -> None:
     assert [f.mended for f in report.findings] == ["1 rows moved"]
     assert ids(place) == [*WHOLE, 7]
     assert [table.object_id for table in stored_tables(place) if table.values["p"] == "a"] == kept
-    assert "repair" in opened(place).manifest.operations()[before + 1]
+    assert "repair" in opened(place).log.operations()[before + 1]
     assert dry(place).findings == ()
     opened(place).append([rows((8, "a"))], evaluate)
     assert ids(place) == [*WHOLE, 7, 8]

@@ -42,7 +42,7 @@ def count(engine: Engine) -> int:
 
 def put_note(namespace: PartitionedNamespace, note: object) -> None:
     snapshot = namespace.snapshot()
-    namespace.manifest.commit(snapshot, with_note(guard_row(snapshot), commit_loop.NOTE, note), "reserve")
+    namespace.log.commit(snapshot, with_note(guard_row(snapshot), commit_loop.NOTE, note), "reserve")
 
 
 OTHERS = {
@@ -58,7 +58,7 @@ def test_others_wait_for_the_release(engine: Engine, tmp_path: Path, statement: 
     engine.update("INSERT INTO t VALUES (7)")
     namespace = opened(tmp_path)
     with ThreadPoolExecutor(1) as pool:
-        with reserve_turn(namespace.manifest, 5.0):
+        with reserve_turn(namespace.log, 5.0):
             version = namespace.snapshot().version
             waiting: Future[int] = pool.submit(engine.update, statement)
             with pytest.raises(TimeoutError):
@@ -71,7 +71,7 @@ def test_others_wait_for_the_release(engine: Engine, tmp_path: Path, statement: 
 def test_the_holder_commits_and_others_of_its_process_wait_without_the_turn(engine: Engine) -> None:
     namespace = engine.root.table(next(iter(engine.root.tables())))
     assert isinstance(namespace, PartitionedNamespace)
-    with ThreadPoolExecutor(4) as pool, reserve_turn(namespace.manifest, 5.0) as holder:
+    with ThreadPoolExecutor(4) as pool, reserve_turn(namespace.log, 5.0) as holder:
         others = [pool.submit(engine.update, INSERT) for _ in range(4)]
         began, waited = time.monotonic(), threading.Event()
         waited.wait(BRIEF)
@@ -110,7 +110,7 @@ def test_nobody_waits_for_longer_than_a_reservation_lasts(
 
 def test_the_last_reservation_counts_and_none_stays(engine: Engine, tmp_path: Path) -> None:
     namespace = opened(tmp_path)
-    with reserve_turn(namespace.manifest, 1.0) as first, reserve_turn(namespace.manifest, 1.0) as second:
+    with reserve_turn(namespace.log, 1.0) as first, reserve_turn(namespace.log, 1.0) as second:
         found = reservation_of(namespace.snapshot())
         assert found is not None
         assert found.holder == second != first
@@ -127,7 +127,7 @@ def test_a_namespace_is_reserved_after_a_change_that_its_metadata_lacks(
         engine.update("ALTER TABLE t ADD COLUMN n BIGINT")
     namespace = opened(tmp_path)
     monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(1))
-    with reserve_turn(namespace.manifest, 1.0) as holder:
+    with reserve_turn(namespace.log, 1.0) as holder:
         found = namespace.snapshot()
         assert found.pending
         assert reservation_of(found).holder == holder

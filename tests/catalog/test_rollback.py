@@ -50,7 +50,7 @@ def test_a_rollback_is_one_commit_whose_rows_are_those_of_the_old_snapshot(place
     assert opened(place).rollback(old) == newest(place) == last + 1
     assert manifest_rows(place) == before
     assert ids(place) == [1, 2]
-    assert opened(place).manifest.operations()[last + 1] == f"rollback to {old}"
+    assert opened(place).log.operations()[last + 1] == f"rollback to {old}"
 
 
 def test_a_rollback_to_what_is_there_commits_nothing(place: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_partition_that_is_created_at_the_same_moment_keeps_its_parents(
     opened(place).append([rows((3, "c"), (4, "ca"))], evaluate)
     # In a fragment of its own the row of the spec is all that both of them touch.
     base = opened(place).snapshot()
-    opened(place).manifest.commit(base, base.row("v1"), "move")
+    opened(place).log.commit(base, base.row("v1"), "move")
     interrupted(monkeypatch, lambda: opened(place).append([rows((5, "cx"))], evaluate))
     opened(place).rollback(old)
     assert manifest_rows(place) == before

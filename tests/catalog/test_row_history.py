@@ -100,7 +100,7 @@ def test_a_compaction_among_snapshots_that_have_expired_is_no_change(place: Path
     namespace.append([rows((7, "a"))], evaluate)
     after = newest(place)
     manifest(place).cleanup_old_versions(dt.timedelta(0), error_if_tagged_old_versions=False)
-    assert [version for version, _ in namespace.manifest.history()] == [before, after]
+    assert [version for version, _ in namespace.log.history()] == [before, after]
     assert told(place, before, after) == [("insert", after, 7)]
 
 

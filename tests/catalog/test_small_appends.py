@@ -109,7 +109,7 @@ def test_a_small_manifest_is_one_fragment_without_deleted_rows(place: Path) -> N
     namespace = opened(place)
     for number in range(4):
         namespace.append([rows((10 + number, "a"), (20 + number, f"new {number}"))], evaluate)
-    (fragment,) = namespace.manifest.open().get_fragments()
+    (fragment,) = namespace.log.open().get_fragments()
     assert fragment.metadata.deletion_file is None
     snapshot = namespace.snapshot()
     assert snapshot.addresses is not None
@@ -123,14 +123,14 @@ def test_a_manifest_with_another_column_has_it_in_its_next_file(place: Path) -> 
     namespace = opened(place)
     for number in range(2):
         namespace.append([rows((10 + number, "a"))], evaluate)
-    namespace.manifest.add_columns([pa.field("extra", pa.int64())])
-    added = namespace.manifest.open().lance_schema.field("extra")
+    namespace.log.add_columns([pa.field("extra", pa.int64())])
+    added = namespace.log.open().lance_schema.field("extra")
     for number in range(2):
         namespace.append([rows((20 + number, "a"))], evaluate)
-        (fragment,) = namespace.manifest.open().get_fragments()
+        (fragment,) = namespace.log.open().get_fragments()
         (file,) = fragment.metadata.files
         assert added is not None
         assert added.id() in file.fields
         assert len(file.fields) == len(file.column_indices)
     assert ids(place) == [1, 10, 11, 20, 21]
-    assert namespace.manifest.open().to_table()["extra"].null_count == namespace.snapshot().rows.num_rows
+    assert namespace.log.open().to_table()["extra"].null_count == namespace.snapshot().rows.num_rows

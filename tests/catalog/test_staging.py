@@ -130,11 +130,11 @@ def test_transactions_that_overlap_in_every_way_lose_nothing(place: Path) -> Non
 def test_commits_to_different_tables_that_meet_in_the_manifest_both_count(place: Path) -> None:
     namespace = opened(place)
     namespace.append([rows((2, "b"))], evaluate)
-    base = namespace.manifest.snapshot()
+    base = namespace.log.snapshot()
     first, second = written(place, (10, "a")), written(place, (11, "b"))
     first.commit()
     with pytest.raises(Conflict):
-        namespace.manifest.commit(base, second.rows(), "from the old snapshot")
+        namespace.log.commit(base, second.rows(), "from the old snapshot")
     second.commit()
     assert ids(place) == [1, 2, 10, 11]
 

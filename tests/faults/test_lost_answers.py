@@ -207,6 +207,6 @@ def test_no_staging_is_left_running_when_another_one_of_the_same_commit_fails(
     transaction = namespace.begin()
     namespace.write(transaction, [rows((4, "a"), (5, "b"))], evaluate)
     with pytest.raises(OSError, match="no space left"):
-        Commits(namespace.manifest).commit(transaction)
+        Commits(namespace.log).commit(transaction)
     assert ended, "it is not to be disturbed by what happens next"
     given_up.set()

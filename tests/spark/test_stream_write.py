@@ -81,7 +81,7 @@ def test_each_batch_is_one_commit_and_one_that_spark_repeats_counts_once(stream:
         stream.arrive(ids)
     stream.run()
     check(server, stream.table, [1, 2, 3, 4])
-    done = stream.namespace.manifest.operations().values()
+    done = stream.namespace.log.operations().values()
     assert [text for text in done if text.startswith("append")] == [
         "append 1 rows into 1 partitions",
         "append 3 rows into 3 partitions",

@@ -58,8 +58,8 @@ class PartitionedNamespace(Table):
     is_partitioned = True
 
     def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
-        self.manifest = Manifest(store.child(MANIFEST), branch)
-        super().__init__(store, self.manifest, branch)
+        self.log: Manifest
+        super().__init__(store, Manifest(store.child(MANIFEST), branch), branch)
         self._branches: dict[BranchRef, PartitionedNamespace] = {}
 
     @property
@@ -70,7 +70,7 @@ class PartitionedNamespace(Table):
     def open(cls, store: Store) -> PartitionedNamespace:
         """Return the namespace at `store`; `NotFound` where there is none, `Corrupt` where it is broken."""
         namespace = cls(store)
-        namespace.manifest.snapshot()
+        namespace.log.snapshot()
         return namespace
 
     @classmethod
@@ -107,7 +107,7 @@ class PartitionedNamespace(Table):
         """Make the newest snapshot equal to an old one, in one commit, and return its version."""
         old = self.snapshot(at)
         with self.hold(old, is_newest=False):
-            return evolve(self.manifest, back_to(old), self._writable)
+            return evolve(self.log, back_to(old), self._writable)
 
     @property
     def branches(self) -> list[BranchRef]:
@@ -152,7 +152,7 @@ class PartitionedNamespace(Table):
         """
         refs = self.branches
         if not refs:
-            return evolve(self.manifest, change, self._writable)
+            return evolve(self.log, change, self._writable)
         free = max(self._next_field_id(ref) for ref in (None, *refs) if ref != self.branch)
 
         def newest() -> Snapshot:
@@ -160,12 +160,12 @@ class PartitionedNamespace(Table):
             schema = replace(snapshot.schema, next_field_id=max(free, snapshot.schema.next_field_id))
             return replace(snapshot, schema=schema)
 
-        return evolve(self.manifest, change, newest)
+        return evolve(self.log, change, newest)
 
     def _next_field_id(self, branch: BranchRef | None) -> int:
         """Return the next id of a column of a branch (None: main); 0 for one that another writer has dropped meanwhile."""
         try:
-            return Manifest(self.manifest.store, branch).snapshot().schema.next_field_id
+            return Manifest(self.log.store, branch).snapshot().schema.next_field_id
         except (NotFound, Corrupt):
             if branch is None or branch in self.branches:
                 raise
@@ -205,13 +205,13 @@ class PartitionedNamespace(Table):
         check_in_place(self.store.name, snapshot.misplaced)
         missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
         if missing:
-            self.manifest.add_columns(missing)
+            self.log.add_columns(missing)
         elif NAMESPACE_KEY not in snapshot.metadata:
-            self.manifest.update_metadata(snapshot, _new_properties())
+            self.log.update_metadata(snapshot, _new_properties())
         elif snapshot.floating:
-            self.manifest.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
+            self.log.commit(snapshot, pinned_rows(self.store, snapshot), "pin floating tables")
         elif snapshot.pending:
-            self.manifest.follow(snapshot)
+            self.log.follow(snapshot)
         else:
             return snapshot
         return None

@@ -160,7 +160,7 @@ class _Publication:
     def __init__(self, namespace: PartitionedNamespace, branch: PartitionedNamespace, tip: Snapshot) -> None:
         if branch.branch is None:
             raise AssertionError("the main branch is published to")
-        self._main, self._branch, self._ref, self._tip = namespace.manifest, branch.manifest, branch.branch, tip
+        self._main, self._branch, self._ref, self._tip = namespace.log, branch.log, branch.branch, tip
         self._root = namespace.store
         self._tables = StagedSchemas(namespace.store)
         self._operation = f"publish branch {self._ref.name}"

@@ -82,7 +82,7 @@ def migrate(namespace: PartitionedNamespace, *, dry_run: bool = False) -> Migrat
         moved = snapshot.misplaced
         return Revision(operation="migrate", stated=_values(moved)) if moved and not dry_run else None
 
-    commit(namespace.manifest, moving, namespace.snapshot)
+    commit(namespace.log, moving, namespace.snapshot)
     return MigrationReport(dry_run=dry_run, moved=moved)
 
 
@@ -164,9 +164,7 @@ def migrate_table(
         return
     for partitioned_namespace in [*(namespace.on_branch(branch.name) for branch in namespace.branches), namespace]:
         if not dry_run:
-            partitioned_namespace.manifest.follow(
-                partitioned_namespace.snapshot()
-            )  # of a run that died after its commit
+            partitioned_namespace.log.follow(partitioned_namespace.snapshot())  # of a run that died after its commit
         for step in STEPS:
             version = TABLE.check(version_of(partitioned_namespace.snapshot().metadata), f"table {namespace.name!r}")
             if version >= step.to:

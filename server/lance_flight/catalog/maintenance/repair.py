@@ -255,13 +255,13 @@ def repair(table: Table, *, dry_run: bool = True, go_back: bool = False) -> Repa
 
 def _columns(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Columns of `__manifest` that a stock writer dropped, each from the newest version that has it."""
-    newest = namespace.manifest.open()
+    newest = namespace.log.open()
     for older, lost in _find_lost_versions(namespace, newest):
         before = older.to_table(columns=[OBJECT_ID, *lost])
         now = newest.to_table(columns=[OBJECT_ID])[OBJECT_ID]
         if not dry_run:
             conflict = f"another writer changed {namespace.store.name!r} first"
-            with committing(namespace.manifest.place.uri, int(newest.version)), conflicts(conflict):
+            with committing(namespace.log.place.uri, int(newest.version)), conflicts(conflict):
                 newest.merge(before, OBJECT_ID)
         yield RepairFinding(
             kind="lost columns",
@@ -286,8 +286,8 @@ def _find_lost_versions(
         namespace.snapshot()
         if names.issuperset(PIN_COLUMNS):
             return
-    for version, _ in reversed(namespace.manifest.history()):
-        older = namespace.manifest.open(version)
+    for version, _ in reversed(namespace.log.history()):
+        older = namespace.log.open(version)
         lost = [name for name in older.schema.names if name not in names]
         if any(name.startswith(COLUMN_PREFIX) or name in PIN_COLUMNS for name in lost):
             names.update(lost)
@@ -366,7 +366,7 @@ def _merge(
             [edit, *removed], f"repair: move {count} rows of {len(others)} tables into the one of their value"
         )
         version = namespace.commits.commit(transaction)
-    emptied = namespace.manifest.snapshot(version).tables_named([table.object_id for table, _ in others])
+    emptied = namespace.log.snapshot(version).tables_named([table.object_id for table, _ in others])
     _forget(namespace, emptied.values())
     return count
 
@@ -390,7 +390,7 @@ def _forget(namespace: PartitionedNamespace, tables: Collection[PartitionTable])
         gone = tuple(name for name, table in now.items() if table in tables)
         return Revision(operation=f"repair: remove {len(gone)} rows of tables", removed=gone) if gone else None
 
-    commit(namespace.manifest, without, namespace.snapshot)
+    commit(namespace.log, without, namespace.snapshot)
 
 
 def _tables(snapshot: Snapshot) -> Iterator[PartitionTable]:

@@ -130,7 +130,7 @@ def rewrite(
     def step(attempt: int) -> list[RewrittenTables]:
         nonlocal tables, seconds
         began, moved = time.monotonic(), sum(commit.tables_before for commit in done)
-        reserving = reserve_turn(namespace.manifest, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext()
+        reserving = reserve_turn(namespace.log, 2 * seconds) if attempt >= UNRESERVED_ATTEMPTS else nullcontext()
         try:
             with reserving as reservation:
                 commit = rewriting.step(replace(rules, tables=tables), moved, reservation)

@@ -284,7 +284,7 @@ def move_misplaced(namespace: PartitionedNamespace, evaluate: Evaluate) -> list[
     # A branch has the metadata with which it began; rows of its own may lie elsewhere.
     if namespace.branch is None:
         with suppress(Conflict):
-            namespace.manifest.update_metadata(namespace.snapshot(), {DERIVED_VALUES: str(True)})
+            namespace.log.update_metadata(namespace.snapshot(), {DERIVED_VALUES: str(True)})
     return moved
 
 

@@ -411,7 +411,7 @@ class Root(TableResolver):
         """Return a new namespace, once it has the version that new tables of this root have."""
         version = self.formats.version_for_new(TABLE)
         if version > FIRST:
-            namespace.manifest.update_metadata(namespace.snapshot(), {FORMAT_KEY: str(version)})
+            namespace.log.update_metadata(namespace.snapshot(), {FORMAT_KEY: str(version)})
         return namespace
 
     def _list_row(self, name: TableName, place: Store) -> None:

@@ -374,7 +374,7 @@ class TableResolver:
 
     def _kind(self, place: Store) -> bool | None:
         if not place.name.endswith(PLAIN_SUFFIX):
-            return self._namespace(place).manifest.is_namespace() or None
+            return self._namespace(place).log.is_namespace() or None
         if MANIFEST in _directories(place) and self._is_namespace(place):
             return True
         return False if _is_table(place) else None
@@ -484,10 +484,10 @@ class TableResolver:
 
         A broken one is listed with the others, and opening it raises the reason.
         """
-        if place.is_remote and self._namespace(place).manifest.was_read:
+        if place.is_remote and self._namespace(place).log.was_read:
             # Where it was, its newest version says in one request whether it still is.
-            return self._namespace(place).manifest.is_namespace()
-        return place.has(MANIFEST, within=within) and self._namespace(place).manifest.is_namespace()
+            return self._namespace(place).log.is_namespace()
+        return place.has(MANIFEST, within=within) and self._namespace(place).log.is_namespace()
 
 
 def _by_sql_name(listing: Listing) -> dict[TableName, Listed]:
