@@ -51,6 +51,12 @@ LOADED: dict[str, Messy] = {
         [{"Artikel": "Schraube", "Preis": 1234.5, "Menge": 7}, {"Artikel": "Mutter", "Preis": 0.05, "Menge": 1000}],
     ),
     "tabs under another name": Messy("a.csv", b"id\tname\n1\ta\n2\tb\n", PLAIN),
+    "carets": Messy("a.csv", b"id^name\n1^a\n2^b\n", PLAIN),
+    "names alone, without an end": Messy("a.csv", b"id,name", [], ("has names, and no rows",)),
+    "a sum below": Messy(
+        "a.csv", b"id,n\n1,2\n2,4\nTotal,6\n", [{"id": "1", "n": 2}, {"id": "2", "n": 4}, {"id": "Total", "n": 6}],
+        ("column 'id': 'Total' is the only text among numbers",),
+    ),
     "pipes": Messy("a.csv", b"id|name\n1|a\n2|b\n", PLAIN),
     "single quotes": Messy(
         "a.csv", b"id,name\n1,'a, b'\n2,'c'\n", [{"id": 1, "name": "a, b"}, {"id": 2, "name": "c"}]
@@ -195,6 +201,17 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
         r"line 24 has 3 values; expected 2: '4,5,6'",
     ),
     "a short first row": ("a.csv", b"1,2\n" + b"1,2,3\n" * 20, "line 1 has 2 values; expected 3: '1,2'"),
+    "quotes without their end": (
+        "a.csv",
+        b'id,s\n1,a\n2,"b\n3,c\n4,d\n',
+        'line 3: a value begins with " and does not end',
+    ),
+    "quotes that end in another row": (
+        "a.csv",
+        b'id,s\n1,"b\n2,"c"\n',
+        'line 2: a value begins with " and does not end',
+    ),
+    "later quotes without their end": ("a.csv", LONG + b'1,"b\n2,c\n', rf"line {LINE:,}: a value begins with"),
     "a sum at the end": ("a.csv", b"n;s\n" + b"1;a\n" * 20 + b"Total 20\n", "line 22 has 1 values; expected 2"),
     "a later text": ("a.csv", LONG + b"x,b\n", rf"line {LINE:,}, column 'n': 'x' is no BIGINT"),
     "a later encoding": ("a.csv", LONG + b"1,\xe9\n", rf"line {LINE:,} is no UTF-8 text"),

@@ -204,6 +204,7 @@ def sniff(
     begin = 1 if separator is not None else options.skip or 0
     body = "".join(list(io.StringIO(text, newline=""))[begin:])
     shape = _shape(body, options, is_open=not is_whole)
+    check_quotes(io.StringIO(body, newline=""), shape, name, begin, is_whole=is_whole)
     lines = [(line, row) for line, row in text_rows(io.StringIO(body, newline=""), shape, _ROWS) if row]
     if not is_whole and len(lines) > 1:
         lines.pop()
@@ -225,6 +226,8 @@ def sniff(
         )
         names = _naming_error([*given, ""] if has_ends else given, notes)
         start += 1 + sum(text.count("\n") for text in given)
+        if is_whole and len(regular) == 1:
+            notes.append("has names, and no rows")
     form = TextForm(encoding=encoding, shape=shape, skip=begin + start, names=tuple(names))
     guesses = _guesses(form, text, options, {} if like is None else like.columns)
     unsure = {column: guess.note for column, guess in guesses.items() if guess.note and column not in types.names}
@@ -249,7 +252,7 @@ def decode_text(head: bytes, encoding: str, name: str) -> str:
 
 def _shape(text: str, options: TextOptions, *, is_open: bool) -> Shape:
     """Return the way in which most rows have as many values as others; of several, the first one."""
-    delimiters = [options.delimiter] if options.delimiter else list("\t;|,")
+    delimiters = [options.delimiter] if options.delimiter else list("\t;|,^~\x01")
     quotes = ['"', "'"] if '"' not in text and _SINGLE_QUOTES.search(text) else ['"']
     best: Shape | None = None
     most = (0.0, 0.0, 0)
@@ -301,6 +304,24 @@ def text_rows(text: Any, shape: Shape, most: int | None = None) -> Iterator[tupl
         return
 
 
+def check_quotes(text: Any, shape: Shape, name: str, before: int, *, is_whole: bool) -> None:
+    """Refuse a value over several lines whose quotes have no end, which would hold the rows behind it (`DataError`)."""
+    if shape.escape:
+        return
+    reader, line = csv.reader(text, delimiter=shape.delimiter, quotechar=shape.quote, strict=True), 0
+    try:
+        for _ in reader:
+            line = reader.line_num
+    except csv.Error as exc:
+        said = str(exc)
+        is_sure = "expected after" in said or (is_whole and "unexpected end" in said)
+        if reader.line_num - line > 1 and is_sure:
+            raise DataError(
+                f"{name}: line {before + line + 1:,}: a value begins with {shape.quote} and does not end in this row;"
+                f" expected {shape.quote} behind it, and {shape.quote * 2} for one within it"
+            ) from None
+
+
 def _width(rows: Sequence[Sequence[str]]) -> int:
     """Return the number of values that most rows have, the larger one of two."""
     counts = Counter(map(len, rows))
@@ -346,9 +367,23 @@ def _naming_error(given: Sequence[str], notes: list[str]) -> list[str]:
     return names
 
 
+_NUMBER = r"^\s*[+-]?\d+(?:[.,]\d+)*\s*$"
+
+
+def _text_among_numbers(column: pa.Array) -> str | None:
+    """Return the one text of a column of numbers: a unit, a sum or the name again; None where there are more texts, or few numbers."""
+    texts = column.filter(pc.not_equal(pc.utf8_trim_whitespace(column), "").fill_null(False))  # noqa: FBT003
+    is_number = pc.match_substring_regex(texts, _NUMBER)
+    others = texts.filter(pc.invert(is_number))
+    return others[0].as_py() if len(others) == 1 and len(texts) > _FEW_NUMBERS else None
+
+
+_FEW_NUMBERS = 2
+
+
 def _guesses(form: TextForm, text: str, options: TextOptions, others: Mapping[str, Conversion]) -> dict[str, Guess]:
     """Guess the columns from all rows of the beginning."""
-    encoded = text.encode(errors="replace")
+    encoded = text.encode(errors="replace") + b"\n"
     if not encoded.strip():
         return {name: guess(pa.array([], pa.utf8()), None, None) for name in form.names}
     converting = pacsv.ConvertOptions(column_types=dict.fromkeys(form.names, pa.utf8()))
@@ -366,6 +401,12 @@ def _guesses(form: TextForm, text: str, options: TextOptions, others: Mapping[st
         other = others.get(name)
         is_known = other is not None and other.kind not in _NO_VALUES and fits(kept, other)
         guesses[name] = Guess(other) if is_known and other else guess(kept, options.decimal, options.date_format)
+        among = _text_among_numbers(kept) if guesses[name].conversion.kind == pa.utf8() else None
+        if among is not None and not guesses[name].note:
+            note = (
+                f"{among!r} is the only text among numbers: kept as text; --types and --ignore-errors leave its row out"
+            )
+            guesses[name] = replace(guesses[name], note=note)
     signs = [guess.conversion.decimal for guess in guesses.values() if guess.conversion.is_grouped]
     if options.decimal is None and signs:
         # One column with a decimal comma, or groups, tells what the others have.

@@ -19,11 +19,21 @@ from lance_flight.model.arrow_types import storage_of
 from lance_flight.model.type_names import type_name
 
 from lance_flight_client.files.conversions import Conversion, are_bytes, is_bytes, moments_of
-from lance_flight_client.files.sniffing import TextForm, TextOptions, decode_text, encoding_of, sniff, text_rows
+from lance_flight_client.files.sniffing import (
+    TextForm,
+    TextOptions,
+    check_quotes,
+    decode_text,
+    encoding_of,
+    sniff,
+    text_rows,
+)
 
 Reopen = Callable[[], AbstractContextManager[Any]]
 """Function that opens the stream of a file's text once more."""
 _MOST_REJECTED = 100_000
+_NO_ROWS = ("Empty CSV", "Could not skip initial")
+"""Parts of Arrow's errors about a file that has names alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +102,15 @@ class CsvFile:
             stream = pa.transcoding_input_stream(stream, self.form.encoding, "utf-8")
         kinds = {field.name: field.type for field in schema}
         conversions = [self.form.columns[name].of(kinds.get(name, pa.utf8())) for name in self.form.names]
-        before = 0
+        before, last = 0, None
         self.forget()
         try:
             for batch in self._texts(stream, conversions):
                 yield self._convert(batch, conversions, schema, before)
                 before += batch.num_rows
+                last = batch.columns[-1][-1].as_py() if batch.num_rows else last
+            if isinstance(last, str) and "\n" in last and self.reopen is not None:
+                self._check_end()
         except pa.ArrowInvalid as exc:
             raise self._explain(exc) from exc
         except UnicodeDecodeError as exc:
@@ -119,7 +132,7 @@ class CsvFile:
         try:
             yield from pacsv.open_csv(stream, self.form.reading, self.form.parsing(self._on_ragged), converting)
         except pa.ArrowInvalid as exc:
-            if "Empty CSV" not in str(exc):
+            if not any(said in str(exc) for said in _NO_ROWS):
                 raise
 
     def _on_ragged(self, row: Any) -> str:
@@ -201,6 +214,13 @@ class CsvFile:
                             f"{self.name}: line {line:,} is no UTF-8 text: {raw[:100]!r}; say what it is: --encoding latin-1 (or another)"
                         )
         return DataError(f"{self.name}: {exc}")
+
+    def _check_end(self) -> None:
+        """Refuse a last value that goes on to the end of the file, as quotes without their end have it."""
+        assert self.reopen is not None  # noqa: S101 - asked before
+        with self.reopen() as stream:
+            text = io.TextIOWrapper(io.BufferedReader(stream), self.form.encoding, errors="replace", newline="")
+            check_quotes(text, self.form.shape, self.name, 0, is_whole=True)
 
     def _number_rows(self) -> Iterator[tuple[int, int, list[str]]]:
         """Yield the rows once more, each with its line and its number; one with another number of values has none."""
