@@ -55,8 +55,6 @@ class RowsMoved:
             source=schema,
             schema=pa.schema([*schema, _ADDRESS]) if addressed else schema,
             ids=ids,
-            filter=None,
-            rest=None,
         )
         for batch in scan.read([lambda: [self.source]]):
             if self.addresses is None:
@@ -171,7 +169,7 @@ def _deletion_key(fragment: LanceFragment) -> str | None:
 
 def _addresses(table: Source | None, fragment: LanceFragment) -> np.ndarray:
     """Return where the rows lie that are not deleted."""
-    scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={}, filter=None, rest=None)
+    scan = Scan(source=pa.schema([]), schema=pa.schema([_ADDRESS]), ids={})
     parts = [batch.column(ROW_ADDRESS).to_numpy() for batch in scan.read([lambda: [_source(table, fragment)]])]
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 

@@ -21,7 +21,7 @@ from lance.fragment import DeletionFile
 
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
-from lance_flight.catalog.manifests.differences import Difference
+from lance_flight.catalog.manifests.differences import Difference, conform_rows
 from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
@@ -219,13 +219,7 @@ class _Publication:
         step = SchemaStep(before=side.schema, after=schema, computed=_defaults(side.schema, schema))
         pins = self._tables.pins(step, tables, None, self._operation)
         rows = side.rows_of([table.object_id for table in tables])
-        known = [
-            rows[column.name].cast(column.type)
-            if column.name in rows.column_names
-            else pa.nulls(len(rows), column.type)
-            for column in columns
-        ]
-        return repin_rows(pa.Table.from_arrays(known, schema=columns), pins)
+        return repin_rows(conform_rows(rows, columns), pins)
 
     def _is_same(self, known: NamespaceSchema, old: PartitionTable, new: PartitionTable) -> bool:
         """Return whether a version of a table has the rows of an old one, and no values of columns that came since."""

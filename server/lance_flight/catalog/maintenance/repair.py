@@ -297,7 +297,7 @@ def _find_lost_versions(
 def _directories(namespace: PartitionedNamespace, *, dry_run: bool) -> Iterator[RepairFinding]:
     """Rows of `__manifest` without a table, or without the version that they pin."""
     gone = []
-    for table in _tables(namespace.snapshot()):
+    for table in namespace.snapshot().all_tables():
         place = namespace.store.child(table.location)
         try:
             partitions.open_at(place, table.pin)
@@ -391,8 +391,3 @@ def _forget(namespace: PartitionedNamespace, tables: Collection[PartitionTable])
         return Revision(operation=f"repair: remove {len(gone)} rows of tables", removed=gone) if gone else None
 
     commit(namespace.log, without, namespace.snapshot)
-
-
-def _tables(snapshot: Snapshot) -> Iterator[PartitionTable]:
-    for tables in snapshot.tables:
-        yield from tables.tables()

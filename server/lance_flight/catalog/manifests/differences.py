@@ -36,7 +36,7 @@ class Difference:
         Columns that have a wider type in `after` have it here, too.
         """
         columns = pa.schema([_wider(field, after.rows.schema) for field in before.rows.schema])
-        old, new = (_conform_rows(_ours(snapshot.rows), columns) for snapshot in (before, after))
+        old, new = (conform_rows(_ours(snapshot.rows), columns) for snapshot in (before, after))
         place = pc.index_in(new["object_id"], value_set=old["object_id"])
         known = place.is_valid().to_numpy()
         differs = ~known
@@ -72,7 +72,7 @@ def _wider(column: pa.Field, others: pa.Schema) -> pa.Field:
     return column.with_type(kind) if widens(column.type, kind) else column
 
 
-def _conform_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def conform_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with other columns: NULL where they lack one."""
     names = rows.column_names
     columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -22,40 +20,15 @@ from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.version_files import LatestVersion, VersionFile
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown
+from lance_flight.lru_cache import LruCache
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
 
-MOST_SNAPSHOTS = 8
+MOST_KEYS = 16
+"""Of the snapshots of a table that were read last, each of which has one or two."""
 
 Key: TypeAlias = tuple[int, datetime] | VersionFile
 """A version with the moment of its commit, or with its file: one of a table that was dropped and made again is another one."""
-
-
-class SnapshotCache:
-    """Cache of the snapshots read last; `NotFound` for a version that is no partitioned namespace. Safe to share among threads."""
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[Key, Snapshot | NotFound] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def get(self, key: Key) -> Snapshot | NotFound | None:
-        """Return what is known of a version."""
-        with self._lock:
-            known = self._found.get(key)
-            if known is not None:
-                self._found.move_to_end(key)
-            return known
-
-    def put(self, key: Key, found: Snapshot | NotFound) -> None:
-        """Cache a snapshot, and evict the least recently used ones."""
-        with self._lock:
-            self._found[key] = found
-            self._found.move_to_end(key)
-            while len({id(snapshot) for snapshot in self._found.values()}) > MOST_SNAPSHOTS:
-                self._found.popitem(last=False)
 
 
 OPERATION = "lance_flight:operation"
@@ -120,7 +93,7 @@ class VersionLog(ABC):
         self.store = store
         self.table_branch = table_branch
         self.place = store if place is None else place
-        self._snapshots = SnapshotCache()
+        self._snapshots = LruCache[Key, Snapshot | NotFound](MOST_KEYS)
         self._newest = LatestVersion(self.place)
 
     @abstractmethod

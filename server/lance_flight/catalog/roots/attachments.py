@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from os import link
 from pathlib import Path, PurePosixPath
@@ -153,13 +153,15 @@ class Attachment:
 
     def _bring_files(self, dataset: LanceDataset, snapshot: Snapshot, place: Store) -> FixedPin:
         """Return the files at their place in the namespace, and a version on top that says which columns they are."""
-        with _removed_if_failed(place):
+        with ExitStack() as failed:
+            failed.callback(place.remove)
             _link(self.table.store, place)
             failpoint("table_linked")
             brought = place.open()
             if int(brought.version) != int(dataset.version):
                 raise Conflict(f"table {self.name!r} was written while it was attached")
             brought.update_field_metadata(field_ids(brought.schema, snapshot.schema))
+            failed.pop_all()
         return Version(int(brought.version))
 
 
@@ -178,15 +180,6 @@ def detach(namespace: PartitionedNamespace, transaction: Transaction, table: Par
     transaction.add([edit], f"detach {name} with {rows} rows")
     with namespace.changing(transaction):
         namespace.commits.commit(transaction)
-
-
-@contextmanager
-def _removed_if_failed(place: Store) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        place.remove()
-        raise
 
 
 def _link(source: Store, target: Store) -> None:

@@ -41,7 +41,6 @@ TABLE = pa.field("_table", pa.utf8(), nullable=False)
 
 SAME_SCORE = 2.0**-20
 """The part of a score, about a millionth, by which another one may be less and still is the same: some units in the last place of each word."""
-_FRAGMENT_BITS = 32
 
 Scores = npt.NDArray[np.float64]
 
@@ -82,7 +81,7 @@ def add_table_names(rows: pa.Table, source: Source) -> pa.Table:
     """Return rows of a source with the name of the table that each of them lies in."""
     if not source.owners:
         return rows.append_column(TABLE, pa.repeat(pa.scalar(source.name), rows.num_rows))
-    fragments = rows[ADDRESS.name].to_numpy() >> _FRAGMENT_BITS
+    fragments = rows[ADDRESS.name].to_numpy() >> OFFSET_BITS
     return rows.append_column(TABLE, pa.array([source.owners[int(number)] for number in fragments], TABLE.type))
 
 
@@ -175,8 +174,6 @@ def read(scan: Scan, sources: Sequence[Source]) -> pa.Table:
 
 SPARE = 2
 """So many times as many rows are asked for as would be enough if those that count lay anywhere."""
-_OFFSETS = np.uint64((1 << OFFSET_BITS) - 1)
-_ADDRESS = next(field for field in ADDRESS_FIELDS if field.name == ROW_ADDRESS)
 
 
 def search_table(search: RowSearch, scan: Scan, source: Source) -> pa.Table:
@@ -219,7 +216,7 @@ def _addresses_in(among: Mapping[int, Addresses], source: Source) -> Addresses:
     addresses = [NO_ADDRESSES]
     for fragment, (table, number) in source.origins.items():
         first, last = np.searchsorted(own[table], [_address(number), _address(number + 1)])
-        addresses.append(own[table][first:last] & _OFFSETS | _address(fragment))
+        addresses.append(own[table][first:last] & np.uint64(OFFSETS) | _address(fragment))
     return np.sort(np.concatenate(addresses))
 
 
@@ -236,7 +233,7 @@ def _address(fragment: int) -> np.uint64:
 
 def _read_with_addresses(scan: Scan, source: Source) -> pa.Table:
     """Return what a scan reads, with addresses."""
-    schema = scan.schema if ROW_ADDRESS in scan.schema.names else scan.schema.append(_ADDRESS)
+    schema = scan.schema if ROW_ADDRESS in scan.schema.names else scan.schema.append(ADDRESS)
     return read(replace(scan, schema=schema), [source])
 
 
