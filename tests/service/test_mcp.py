@@ -127,6 +127,28 @@ def test_a_tool_has_the_rights_of_its_user(lake: Lake) -> None:
         assert json.loads(answer)["rows"] == expected, name
 
 
+def test_a_root_needs_no_server(lake: Lake) -> None:
+    def over(*options: str) -> Any:
+        command = ["mcp", "--root", str(lake.server.root), *options]
+        return stdio_client(StdioServerParameters(command=COMMAND, args=command))
+
+    asking = {"sql": "SELECT count(*) FROM docs"}
+    found, refused = asked(over(), [("query", asking), ("query", {"sql": "DELETE FROM docs"})])
+    assert json.loads(found)["rows"] == [["3"]]
+    assert refused.startswith("[error]")
+    assert rows(lake.server.uri, "owner", "SELECT count(*) FROM docs") == [(3,)]
+    for options in (["--uri", lake.server.uri], ["--port", "0"], ["--root", str(lake.server.root / "absent")]):
+        ended = subprocess.run(
+            [COMMAND, "mcp", "--root", str(lake.server.root), *options],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode == 1
+        assert "expected" in ended.stderr
+
+
 def test_tools_say_what_they_do(lake: Lake) -> None:
     async def listed() -> tuple[list[Any], str]:
         async with Client(lake.stdio("alice")) as client:

@@ -212,13 +212,12 @@ def _declare_console(command: argparse.ArgumentParser) -> None:
 
 def _declare_mcp(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Give an assistant tools over the tables of a running server, by the Model Context Protocol: list and describe tables, query, search,"
+        "Give an assistant tools over the tables of a running server, or of a directory, by the Model Context Protocol: list and describe tables, query, search,"
         " explain. Without --port it speaks over standard input and output, as the assistant starts it, with the credentials given here. With"
         " --port it serves HTTP at /mcp, and each caller has the token that it sends. Nothing can be changed without --writes."
     )
-    command.epilog = (
-        "Examples: lance-flight mcp --uri lake.example.com:32010 --profile prod; lance-flight mcp --port 32090"
-    )
+    command.epilog = "Examples: lance-flight mcp --uri lake.example.com:32010 --profile prod; lance-flight mcp --port 32090; lance-flight mcp --root lake"
+    command.add_argument("--root", metavar="ROOT", help="directory or object-store URI of the tables, without a server")
     add_server(command)
     command.add_argument("--port", type=int, metavar="NUMBER", help="serve HTTP at this port, 0 for any")
     command.add_argument(

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from lance_flight.config import ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.flight.identity.principals import heading
+from lance_flight.flight.identity.static_tokens import hash_of, make_token
 
-from lance_flight_client.adbc import connect, execute
+from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.cli.connecting import ChosenServer
 from lance_flight_client.cli.serving_console import check_limits, check_listening
 from lance_flight_client.errors import ServerError
@@ -25,7 +32,37 @@ def serve_mcp(options: argparse.Namespace) -> int:
         raise InvalidInput(
             "--user and --token-file are of one caller, and --port is for several; expected none of them"
         )
-    server, library = ChosenServer.of(options), _library()
+    library = _library()
+    with _server_of(options) as server:
+        return _serve(options, server, library)
+
+
+@contextmanager
+def _server_of(options: argparse.Namespace) -> Iterator[ChosenServer]:
+    """Yield the server that options name, or one over `--root` in this process, which only this process has a token for."""
+    if options.root is None:
+        yield ChosenServer.of(options)
+        return
+    given = [name for name in ("uri", "user", "token_file", "profile", "port") if getattr(options, name) is not None]
+    if given:
+        raise InvalidInput(f"--root and --{given[0].replace('_', '-')} were given; expected one of them")
+    service, token = importlib.import_module("lance_flight.serving.service"), make_token()
+    with TemporaryDirectory() as place:
+        tokens = Path(place) / "tokens.toml"
+        tokens.write_text(f'{heading("tokens", _ASSISTANT)}\nsha256 = "{hash_of(token)}"\n')
+        built = service.build(options.root, ServerConfig(port=0, tokens_file=str(tokens)))
+    try:
+        yield ChosenServer(built.server.uri, Credentials(token=token))
+    finally:
+        built.doors.stop()
+        built.server.shutdown()
+
+
+_ASSISTANT = "assistant"
+"""Principal of the tools over a root without a server."""
+
+
+def _serve(options: argparse.Namespace, server: ChosenServer, library: Any) -> int:
     given = library.McpOptions(
         uri=server.address,
         credentials=server.credentials,

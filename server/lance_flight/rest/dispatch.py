@@ -75,7 +75,7 @@ class Endpoint:
         exchange = _Exchange(scope, receive, send, self._served.waits())
         async with anyio.create_task_group() as group:
             await exchange.read_ready()
-            if self._route.body is Body.JSON and exchange.is_whole:
+            if self._is_json(exchange) and exchange.is_whole:
                 group.start_soon(exchange.watch)
             work = partial(self._answer, exchange, group)
             left = await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=False)
@@ -110,7 +110,7 @@ class Endpoint:
         self._served.in_flight.hold(holder)
         held.append(holder)
         audit.enter(Subject(principal=principal.name, client=peer))
-        if self._route.body is Body.JSON and not exchange.has_rows:
+        if self._is_json(exchange):
             exchange.read_json(min(MOST_JSON, self._served.rules.parameter_limit), group)
         host = peer.rpartition(":")[0]
         caller = Caller(
@@ -139,6 +139,9 @@ class Endpoint:
             declared=self._served.declared,
             read=exchange.read,
         )
+
+    def _is_json(self, exchange: _Exchange) -> bool:
+        return self._route.body is Body.JSON or (self._route.body is Body.EITHER and not exchange.has_rows)
 
     def _admit(self, headers: Mapping[str, Sequence[str]]) -> Principal:
         """Return the principal of a request: `x-api-key` is a token, like one in `Authorization`."""
@@ -219,7 +222,7 @@ class _Exchange:
 
     @property
     def has_rows(self) -> bool:
-        """True if the body is an Arrow stream, whatever the operation mostly gets."""
+        """True if the body is an Arrow stream, as its type says."""
         return self.headers.get("content-type", [""])[-1] == ARROW_STREAM
 
     @property

@@ -16,10 +16,11 @@ from lance_flight.rest.call import RestAnswer, RestCall
 
 
 class Body(Enum):
-    """Body of a request: none or JSON, or a stream of rows."""
+    """Body of a request: none or JSON, a stream of rows, or either, as its type of content says."""
 
     JSON = auto()
     ROWS = auto()
+    EITHER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ ROUTES = (
         tables.add_columns,
         "DDL",
         m.AlterTableAddColumnsRequest,
+        body=Body.EITHER,
         is_strict=False,
     ),
     Route(
