@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog.commits import once
-from lance_flight.catalog.commits.once import KEPT, LONGEST, CommitToken, named_commit, named_commits
+from lance_flight.catalog.commits.once import (
+    COMMITS,
+    KEPT,
+    LONGEST,
+    STREAMS,
+    CommitToken,
+    last_batches,
+    named_commit,
+    named_commits,
+)
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.translation.evaluation import evaluate
@@ -82,6 +92,15 @@ def test_the_last_ids_are_known_and_the_ones_before_make_room(place: Path, monke
     snapshot = opened(place).snapshot()
     assert [commit.id for commit in named_commits(snapshot)] == [f"batch {number}" for number in range(2, 7)]
     assert named_commit(snapshot, "batch 1") is None
+
+
+def test_notes_that_say_no_time_count_as_absent(place: Path) -> None:
+    notes = {COMMITS: [["monday", 1, "noon"]], STREAMS: [["s", 1, None, 1, "noon"]]}
+    opened(place).evolve(lambda _: Revision(operation="note", notes=notes))
+    snapshot = opened(place).snapshot()
+    assert (named_commits(snapshot), last_batches(snapshot)) == ([], [])
+    append(opened(place), "monday", (1, "a"))
+    assert [commit.id for commit in named_commits(opened(place).snapshot())] == ["monday"]
 
 
 def test_two_who_began_at_once_with_one_id_are_one_commit(place: Path) -> None:

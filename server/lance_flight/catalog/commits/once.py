@@ -101,8 +101,16 @@ def named_commit(snapshot: Snapshot, commit_id: str) -> CommitToken | None:
 def _tokens_of(head: pa.Table) -> Iterator[CommitToken]:
     for entry in entries_of(head, COMMITS):
         match entry:
-            case [str(commit_id), int(rows), str(moment)]:
-                yield CommitToken(id=commit_id, rows=rows, at=datetime.fromisoformat(moment))
+            case [str(commit_id), int(rows), str(text)] if (moment := _moment(text)) is not None:
+                yield CommitToken(id=commit_id, rows=rows, at=moment)
+
+
+def _moment(text: str) -> datetime | None:
+    """Return the time that a note says; None where it says none."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 STREAMS = "lance_flight:streams"
@@ -175,8 +183,10 @@ def last_batch(snapshot: Snapshot, stream: str) -> StreamBatch | None:
 def _batches_of(head: pa.Table) -> Iterator[StreamBatch]:
     for entry in entries_of(head, STREAMS):
         match entry:
-            case [str(stream), int(batch), str() | None as query, int(rows), str(moment)]:
-                yield StreamBatch(stream=stream, batch=batch, query=query, rows=rows, at=datetime.fromisoformat(moment))
+            case [str(stream), int(batch), str() | None as query, int(rows), str(text)] if (
+                moment := _moment(text)
+            ) is not None:
+                yield StreamBatch(stream=stream, batch=batch, query=query, rows=rows, at=moment)
 
 
 Once: TypeAlias = CommitToken | StreamBatch
