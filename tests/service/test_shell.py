@@ -347,7 +347,7 @@ def test_no_more_is_fetched_than_is_shown(screen: Screen) -> None:
 
 COMPLETE = {
     "": True, "SELECT 1": False, "SELECT 1;": True, "SELECT ';": False, "SELECT 1; -- x": True, r"\d": True,
-    "SELECT 1; SELECT": False, "SELECT 1 /* ;": False, "help": True, " EXIT ": True, r"SELECT 1 \g": True,
+    "SELECT 1; SELECT": False, "SELECT 1 /* ;": False, "help": True, "?": True, " EXIT ": True, r"SELECT 1 \g": True,
     r"SELECT '\g": False,
 }  # fmt: skip
 
@@ -450,6 +450,8 @@ def test_an_analysts_first_ten_minutes(tmp_path: Path) -> None:
             screen.read_until("partitions: 4 / 12")
             screen.enter("SELECT nope FROM readings;")
             screen.read_until(r"\[invalid_sql\] .*nope")
+            screen.enter("SELECT '\x1b[31mred' AS colour;")
+            screen.read_until(r"colour\s+red\s+\(1 row\)")
             screen.enter("SELECT now() AS moment;")
             screen.read_until(r"moment\s+20\d\d-")
             screen.enter(

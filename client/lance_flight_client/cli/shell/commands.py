@@ -222,20 +222,22 @@ def _quit(session: ShellSession, _: Sequence[str]) -> None:
 
 def _help(session: ShellSession, _: Sequence[str]) -> None:
     lines = [("\\" + f"{name} {command.arguments}".strip(), command.help) for name, command in COMMANDS.items()]
-    width = max(len(form) for form, _ in lines)
-    session.show("\n".join(f"{form:{width}}  {text}" for form, text in lines) + f"\n\n{_OTHERWISE}")
+    width = max(len(form) for form, _ in lines if len(form) <= _WIDEST_FORM)
+    shown = [
+        f"{form:{width}}  {text}" if len(form) <= width else f"{form}\n{'':{width}}  {text}" for form, text in lines
+    ]
+    session.show("\n".join(shown) + f"\n\n{_OTHERWISE}")
 
 
+_WIDEST_FORM = 20
 _OTHERWISE = (
-    "Statements end with a semicolon, and may have several lines. Ctrl-C cancels a statement, Ctrl-D ends the shell."
+    "Statements end with a semicolon, and may have several lines.\nCtrl-C cancels a statement, Ctrl-D ends the shell."
 )
 
 COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
     {
         "d": ShellCommand("[TABLE]", "list the tables, or the columns of one", _describe),
-        "d+": ShellCommand(
-            "[TABLE]", "the same with kinds and comments, or the statement that makes it", _describe_more
-        ),
+        "d+": ShellCommand("[TABLE]", "the same with comments, or the statement that makes it", _describe_more),
         "df": ShellCommand("[PATTERN]", "list the functions", _functions),
         "l": ShellCommand("", "list the catalogs and schemas", lambda s, _: _show(s, _SCHEMAS), most=0),
         "dt": ShellCommand("", "list the tables", _describe, most=0),
@@ -250,9 +252,7 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
             "TABLE FROM FILE | TABLE|(QUERY) TO FILE", "load a file of this machine, or write one", _copy, 3, 3
         ),
         "e": ShellCommand("[FILE]", "edit the last statement, or a file, and run it", _edit),
-        "g": ShellCommand(
-            "", "run the last statement again; behind a statement, in place of its semicolon", _again, most=0
-        ),
+        "g": ShellCommand("", "run the last statement again, or the one before it", _again, most=0),
         "watch": ShellCommand("[SECONDS]", "run the last statement again and again, until Ctrl-C", _watch),
         "q": ShellCommand("", "end the shell", _quit, most=0),
         "?": ShellCommand("", "list these commands", _help, most=0),
@@ -260,5 +260,5 @@ COMMANDS: Mapping[str, ShellCommand] = MappingProxyType(
 )
 """Commands by what follows the backslash."""
 
-COMMAND_WORDS: Mapping[str, str] = MappingProxyType({"help": r"\?", "exit": r"\q", "quit": r"\q"})
+COMMAND_WORDS: Mapping[str, str] = MappingProxyType({"help": r"\?", "?": r"\?", "exit": r"\q", "quit": r"\q"})
 """Commands that are typed as words."""

@@ -17,6 +17,8 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import PostgresLexer
 
@@ -48,6 +50,8 @@ def converse(server: ChosenServer, max_rows: int | None) -> int:
         multiline=Condition(lambda: not is_complete(get_app().current_buffer.text)),
         prompt_continuation=lambda width, *_: "…> ".rjust(width),
         enable_history_search=True,
+        enable_suspend=True,
+        key_bindings=_keys(),
     )
     try:
         while not session.is_over:
@@ -58,6 +62,13 @@ def converse(server: ChosenServer, max_rows: int | None) -> int:
     finally:
         session.close()
     return 0
+
+
+def _keys() -> KeyBindings:
+    """Return keys beside the usual ones: colours in a text that is pasted look like a mouse, of which nothing is read."""
+    keys = KeyBindings()
+    keys.add(Keys.Vt100MouseEvent)(lambda _: None)
+    return keys
 
 
 def _one(session: ShellSession, prompt: Any, known: KnownNames) -> None:

@@ -423,6 +423,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         _sign,
     ),
     (
+        re.compile(r"^Divide by zero(?: error)?$"),
+        "Divide by zero: a number is divided by 0; write a / nullif(b, 0) for NULL there",
+    ),
+    (
         re.compile(r"Expected: \), found: EXCLUDE"),
         "EXCLUDE in the frame of a window is not offered; write sum(a) OVER (…) - a to leave the current row out",
     ),
