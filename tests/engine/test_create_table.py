@@ -291,6 +291,14 @@ def test_if_not_exists_leaves_a_table_alone(database: Database, table: str, part
     assert database.rows(f"SELECT * FROM {table}") == [(1,)]
 
 
+@pytest.mark.parametrize("create", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
+def test_a_table_takes_no_place_of_a_schema_without_tables(database: Database, table: str, create: str) -> None:
+    database.run(f"CREATE SCHEMA {table}")
+    assert "no room" in database.refuses(f"{create} {table} (id INT) PARTITIONED BY (id)")
+    assert (table,) in database.rows("SHOW SCHEMAS")
+    database.run(f"CREATE TABLE {table}.inner (id INT)")
+
+
 @pytest.mark.parametrize("partitioned_by", ["", " PARTITIONED BY (id)"], ids=["plain", "partitioned"])
 def test_a_dropped_table_is_gone_with_its_files(database: Database, table: str, partitioned_by: str) -> None:
     database.run(f"CREATE TABLE {table} (id INT){partitioned_by}")

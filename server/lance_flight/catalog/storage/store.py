@@ -450,10 +450,15 @@ class Store:
                 filesystem.delete_file(f"{path}/{name}")
 
     def move_to(self, target: Store) -> None:
-        """Rename this directory, in one step on a file system; the directories above `target` are made."""
+        """Rename this directory, in one step on a file system; the directories above `target` are made.
+
+        `FileExistsError` where a directory lies there: a file system would replace an empty one, which may be a schema.
+        """
         self.check_way()
         target.check_way()
         destination = target._ask()[1]
+        if not target.is_remote and Path(destination).is_dir():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), destination)
         with self._changing(), target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
             filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
             filesystem.move(path, destination)
