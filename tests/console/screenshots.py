@@ -31,25 +31,35 @@ PAGES = {
     "operations": "operations",
     "columns": "t/public/flights",
     "map": MAP,
+    "partition": "t/public/flights/partition?spec=1&row=6&column=1",
+    "layout": "t/public/flights/layout?by=carrier",
     "buckets": "t/public/flights_by_carrier/map",
-    "history": "t/public/flights/history?a=6&b=7",
+    "history": "t/public/flights/history?a=7&b=8",
     "query": QUERY,
     "plan": f"query?view=plan#{quote(SQL)}",
+    "measured": f"query?view=measure#{quote(SQL)}",
     "error": f"query#{quote('SELECT wind FROM flights')}",
     "wrong": f"t/public/flights/map?where={quote('wind > 3')}",
     "plain": "t/public/airlines/history",
     "absent": "t/public/nothing",
     "activity": "activity",
 }
+HISTORY = (
+    "ALTER TABLE flights CREATE TAG summer",
+    "ALTER TABLE flights CREATE BRANCH draft",
+    'INSERT INTO "flights@draft" SELECT * FROM flights WHERE distance > 4900',
+    "DELETE FROM flights WHERE distance < 90",
+)
+"""What the demo's table gets for a history with a branch."""
 SETTLED = 500
 """Milliseconds after the last request in which a page is drawn."""
 
 
-def take(page: Page, address: str, file: Path) -> None:
+def take(page: Page, address: str, file: Path, *, is_whole: bool = False) -> None:
     page.goto(address)
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(SETTLED)
-    page.screenshot(path=file)
+    page.screenshot(path=file, full_page=is_whole)
     print(file)  # noqa: T201 - a program
 
 
@@ -64,6 +74,8 @@ def main(directory: Path) -> None:
             running(ConsoleOptions(uri=server.uri, credentials=NOBODY), lambda _: None) as console,
             sync_playwright() as playwright,
         ):
+            for statement in HISTORY:
+                server.run(statement)
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             base = console.address.partition("?")[0]
             for scheme in ("light", "dark"):
@@ -71,10 +83,10 @@ def main(directory: Path) -> None:
                     page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 860})
                     page.goto(console.address)
                     for name, path in PAGES.items():
-                        take(page, base + path, directory / f"{name}-{scheme}-{width}.png")
+                        take(page, base + path, directory / f"{name}-{scheme}-{width}.png", is_whole=True)
             page = browser.new_page(viewport={"width": 1180, "height": 700})
             page.goto(console.address)
-            for name, path, height in (("map", MAP, 480), ("query", QUERY, 700), ("rows", ROWS, 700)):
+            for name, path, height in (("map", MAP, 520), ("query", QUERY, 700), ("rows", ROWS, 700)):
                 page.set_viewport_size({"width": 1000 if name == "map" else 1180, "height": height})
                 take(page, base + path, directory / f"console-{name}.png")
             browser.close()

@@ -550,6 +550,20 @@ def test_a_page_fits_a_phone(console: Console, path: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_long_names_wrap_on_a_phone(console: Console, server: Server) -> None:
+    name, column = "t" * 80, "c" * 80
+    server.run(f"CREATE TABLE {name} ({column} VARCHAR, id BIGINT) PARTITIONED BY ({column}, id)")
+    try:
+        server.run(f"INSERT INTO {name} VALUES (repeat('v', 200), 1)")
+        for path in ("rows", "map", "partition?spec=1&row=0&column=0", "history", f"layout?by={column}", "search", ""):
+            page = console.open(f"t/public/{name}/{path}".rstrip("/"), width=390)
+            expect(page.get_by_role("heading", name=name)).to_be_visible()
+            page.wait_for_load_state("networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    finally:
+        server.run(f"DROP TABLE {name}")
+
+
 def test_plain_tables_and_views_have_their_pages(console: Console) -> None:
     page = console.open("t/public/words")
     expect(page.locator("#definition")).to_contain_text('CREATE TABLE "public"."words"')

@@ -608,7 +608,8 @@ def maintain(request: Request, server: ConsoleServer) -> Response:
 def _operations(server: ConsoleServer) -> dict[str, Any]:
     recent = f"SELECT * FROM system.maintenance ORDER BY began DESC LIMIT {MOST_LISTED}"
     quotas = f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}"
-    counts = "SELECT state, count(*) FROM system.queries WHERE kind <> 'prepare' GROUP BY state ORDER BY state"
+    theirs = f"kind <> 'prepare' AND sql NOT LIKE '{OWN}%'"
+    counts = f"SELECT state, count(*) FROM system.queries WHERE {theirs} GROUP BY state ORDER BY state"
     sessions = list_rows(server, "SELECT count(*) FROM system.sessions")[1]
     return {
         "problem": None,
