@@ -26,6 +26,7 @@ class Sample:
         return pa.scalar(self.value).cast(self.kind).as_py() if pa.types.is_decimal(self.kind) else self.value
 
 
+DATED = pa.struct({"a": pa.int32(), "date": pa.date32()})
 TYPES = [
     pytest.param(Sample("BOOLEAN", pa.bool_(), "true", value=True), id="boolean"),
     pytest.param(Sample("TINYINT", pa.int8(), "-128", -128), id="tinyint"),
@@ -65,6 +66,32 @@ TYPES = [
     ),
     pytest.param(Sample("INT[]", pa.list_(pa.int32()), "[1, NULL]", [1, None]), id="array"),
 ]
+NESTED = [
+    pytest.param(
+        Sample("STRUCT<a INT, date: DATE>", DATED, "row(1, DATE '2024-02-29')", {"a": 1, "date": dt.date(2024, 2, 29)}),
+        id="struct",
+    ),
+    pytest.param(
+        Sample(
+            "STRUCT(a INT, date DATE)",
+            DATED,
+            "{'date': DATE '2024-02-29', 'a': 1}",
+            {"a": 1, "date": dt.date(2024, 2, 29)},
+        ),
+        id="struct of DuckDB",
+    ),
+    pytest.param(
+        Sample("MAP(VARCHAR, INT)", pa.map_(pa.utf8(), pa.int32()), "MAP {'a': 1, 'b': NULL}", [("a", 1), ("b", None)]),
+        id="map",
+    ),
+    pytest.param(
+        Sample(
+            "STRUCT<m MAP<INT, HALF>[]>", pa.struct({"m": pa.list_(pa.map_(pa.int32(), pa.float16()))}), "NULL", None
+        ),
+        id="map of halves",
+    ),
+]
+"""Types of columns of which CAST makes no values."""
 MOMENTS = {
     "'1969-12-31T23:59:59.000001'": dt.datetime(1969, 12, 31, 23, 59, 59, 1),
     "'2020-01-01'": dt.datetime(2020, 1, 1),

@@ -24,14 +24,14 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import SchemaError
 
-from tests.engine.column_types import TYPES, Sample
+from tests.engine.column_types import NESTED, TYPES, Sample
 from tests.engine.database import Client, Database, open_engine
 from tests.service.server_process import files
 from tests.stock import manifest, manifest_rows, stored_by_value
 
 
 def test_column_types_are_stored_and_returned_as_they_were_declared(database: Database, table: str) -> None:
-    samples = {case.id: case.values[0] for case in TYPES}
+    samples = {case.id: case.values[0] for case in [*TYPES, *NESTED]}
     columns = ", ".join(f'"{name}" {sample.sql}' for name, sample in samples.items())
     literals = ", ".join(sample.literal for sample in samples.values())
     database.run(f"CREATE TABLE {table} (part INT NOT NULL, {columns}) PARTITIONED BY (part)")
@@ -65,6 +65,31 @@ def test_a_cast_means_the_same_type_as_a_column(database: Database, sample: Samp
         found = database.query(f"SELECT {text} AS c")
         assert found.schema.field("c").type == sample.kind, text
         assert found["c"].to_pylist() == [sample.expected], text
+
+
+@pytest.mark.parametrize("layout", ["", " PARTITIONED BY (bucket(2, id))"], ids=["plain", "partitioned"])
+def test_maps_and_structs_are_stored_as_they_are_written(database: Database, table: str, layout: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, m MAP(VARCHAR, INT), s STRUCT(a INT, date DATE)[]){layout}")
+    ((*_, made),) = database.rows(f"SHOW CREATE TABLE {table}")
+    database.run(f"DROP TABLE {table}")
+    database.run(made)
+    database.run(f"INSERT INTO {table} VALUES (1, MAP {{'a': 1, 'b': NULL}}, [{{'a': 1, 'date': DATE '2024-02-29'}}])")
+    database.run(f"INSERT INTO {table} (id, m) VALUES (2, map(['c'], [2])), (3, NULL), (4, map([], []))")
+    database.run(f"UPDATE {table} SET m = MAP {{'z': 9}} WHERE id = 2")
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == [
+        (1, [("a", 1), ("b", None)], [{"a": 1, "date": dt.date(2024, 2, 29)}]),
+        (2, [("z", 9)], None),
+        (3, None, None),
+        (4, [], None),
+    ]
+    assert database.rows(f"SELECT id, m['z'], cardinality(m) FROM {table} ORDER BY id") == [
+        (1, None, 2),
+        (2, 9, 1),
+        (3, None, None),
+        (4, None, 0),
+    ]
+    for wrong in ("MAP(INT)", "MAP(INT, INT, INT)", "MAP", "MAP(INT, NOPE)"):
+        assert "is not a type" in database.refuses(f"CREATE TABLE other_{table} (m {wrong})")
 
 
 def test_a_plain_table_is_an_ordinary_lance_table(database: Database, table: str) -> None:

@@ -155,6 +155,8 @@ def check(held: Held, statement: str, expected: Iterable[Row], count: int, *para
 
 UPDATES = [
     pytest.param("UPDATE {t} SET price = 9", after({1: ("a", 9), 2: ("b", 9), 3: (None, 9), 4: ("a", 9)}), 4, id="all"),
+    pytest.param("UPDATE {t} SET (price, name) = (id, 'x,y') WHERE id = 2", after({2: ("x,y", 2)}), 1, id="several"),
+    pytest.param("UPDATE {t} SET (price) = ROW(7), name = 'z' WHERE id = 2", after({2: ("z", 7)}), 1, id="a row"),
     pytest.param("UPDATE {t} SET price = 9 WHERE id = 99", ROWS, 0, id="no row"),
     pytest.param("UPDATE {t} SET price = price WHERE id = 1", ROWS, 1, id="a row that stays as it is counts"),
     ("UPDATE {t} SET price = id, name = CAST(price AS VARCHAR) WHERE id = 2", after({2: ("2.00", 2)}), 1),

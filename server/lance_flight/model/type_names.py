@@ -63,6 +63,9 @@ def _sql_name(kind: pa.DataType) -> str | None:
         inner = [(field.name, _sql_name(field.type)) for field in kind]
         fields = ", ".join('"' + name.replace('"', '""') + f'" {named}' for name, named in inner)
         return None if any(named is None for _, named in inner) else f"STRUCT<{fields}>"
+    if pa.types.is_map(kind) and kind == pa.map_(kind.key_type, kind.item_type):
+        key, value = _sql_name(kind.key_type), _sql_name(kind.item_type)
+        return None if key is None or value is None else f"MAP({key}, {value})"
     return _NAMES.get(kind)
 
 

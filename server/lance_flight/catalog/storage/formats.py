@@ -31,6 +31,7 @@ from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import PLAIN_SUFFIX
 from lance_flight.model.schema import is_blob
+from lance_flight.model.type_names import type_name
 
 FIRST = 1
 """The version of what has no record of one."""
@@ -121,7 +122,7 @@ def chosen_version(asked: str | None, schema: pa.Schema) -> str:
 def unstorable_in(schema: pa.Schema, version: str) -> list[str]:
     """Return what is wrong with the columns that files of a version have no encoding for."""
     unstorable = [
-        f"column {field.name!r} is {field.type}, which files of Lance version {version} cannot hold; expected"
+        f"column {field.name!r} is {type_name(field.type)}, which files of Lance version {version} cannot hold; expected"
         f" file_version {least} or a later one"
         for field in schema
         for least, is_it in _LEAST

@@ -37,6 +37,7 @@ from lance_flight.errors import (
 )
 from lance_flight.model.json_documents import has_json_inside
 from lance_flight.model.naming import MANIFEST
+from lance_flight.model.type_names import type_name
 
 HERE = "."
 """The location of a table right in the directory that it is the only table of."""
@@ -94,7 +95,7 @@ def is_damage(exc: BaseException) -> bool:
 def unstorable(schema: pa.Schema) -> list[str]:
     """Return what is wrong with the columns that Lance has no type for; nothing for a schema that can be stored."""
     return [
-        f"column {field.name!r} is {field.type}, which cannot be stored"
+        f"column {field.name!r} is {type_name(field.type)}, which cannot be stored"
         for field in schema
         if not _has_type(field) or has_json_inside(field.type)
     ]

@@ -27,6 +27,7 @@ from lance_flight.model.arrow_types import (
     vector_type,
 )
 from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
+from lance_flight.model.type_names import type_name
 
 ALIGNMENT = 16
 _SHOWN = 3
@@ -52,11 +53,11 @@ def fit(source: pa.Schema, target: pa.Schema, *, what: str, defaults: Mapping[st
     for field in target:
         if field.name not in source.names:
             if not field.nullable and field.name not in defaults:
-                problems.append(f"column {field.name!r} ({field.type} NOT NULL) is missing")
+                problems.append(f"column {field.name!r} ({type_name(field.type)} NOT NULL) is missing")
             continue
         kind = source.types[source.names.index(field.name)]
         if not _castable(kind, field.type):
-            problems.append(f"column {field.name!r} is {kind}; expected {field.type}")
+            problems.append(f"column {field.name!r} is {type_name(kind)}; expected {type_name(field.type)}")
     if problems:
         raise SchemaError(what, problems)
 
@@ -132,7 +133,7 @@ def _check_inside(field: pa.Field) -> None:
     """Refuse documents inside lists, maps and structs, where their texts are not looked at."""
     if has_json_inside(field.type):
         raise DataError(
-            f"column {field.name!r} is {field.type}, in which no JSON is written; expected it in a column of its own"
+            f"column {field.name!r} is {type_name(field.type)}, in which no JSON is written; expected it in a column of its own"
         )
 
 
@@ -232,7 +233,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
             _refuse_changed(column, cast, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(
-            f"column {field.name!r} holds {column.type} values that do not fit {field.type} without loss: {exc}"
+            f"column {field.name!r} holds {type_name(column.type)} values that do not fit {type_name(field.type)} without loss: {exc}"
         ) from exc
     return cast
 
@@ -240,14 +241,20 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
 def _as_vectors(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """Return lists of numbers as vectors of a column: each number the nearest one that a float holds, and exactly it otherwise."""
     kind = vector_type(field.type)
-    check_lengths(column, field.name, kind.list_size, f", as {kind} has", are_inside=is_multivector(field.type))
+    check_lengths(
+        column, field.name, kind.list_size, f", as {type_name(kind)} has", are_inside=is_multivector(field.type)
+    )
     if not pa.types.is_floating(kind.value_type):
         return _convert(column, field.type)
     nearest = column if column.type == field.type else _nearest(column, field.type)
     if nearest.type != field.type and is_string(_innermost_type(column.type)):
-        raise DataError(f"column {field.name!r} is {column.type}; expected lists of numbers, as {kind} is")
+        raise DataError(
+            f"column {field.name!r} is {type_name(column.type)}; expected lists of numbers, as {type_name(kind)} is"
+        )
     if nearest.type != field.type:
-        raise DataError(f"column {field.name!r} holds vectors in {column.type} with numbers beyond {kind}")
+        raise DataError(
+            f"column {field.name!r} holds vectors in {type_name(column.type)} with numbers beyond {type_name(kind)}"
+        )
     return nearest
 
 
@@ -289,7 +296,7 @@ def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.Chun
     changed = _differing(cast.cast(column.type, safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()
-        raise DataError(f"column {field.name!r} holds {values} that do not fit {field.type} without loss")
+        raise DataError(f"column {field.name!r} holds {values} that do not fit {type_name(field.type)} without loss")
 
 
 def _differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

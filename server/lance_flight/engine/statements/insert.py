@@ -70,6 +70,10 @@ class Insert(ChangeStatement):
             pass
         elif cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
             columns = references.names(cursor)
+        if cursor.peek("DEFAULT", "VALUES"):
+            raise Unsupported(
+                "INSERT … DEFAULT VALUES; write one column, as INSERT INTO t (a) VALUES (1): the others have their defaults"
+            )
         query = query_text(cursor, _end_of_query(cursor))
         if len(query) < LONG and not is_by_name:
             query = with_distinct_names(query)

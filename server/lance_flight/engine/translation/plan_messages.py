@@ -100,7 +100,8 @@ _INSTEAD_OF_TYPES: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(["HUGEINT", "UHUGEINT"], "; write DECIMAL(38, 0)"),
         **dict.fromkeys(["UUID", "ENUM", "BIT", "INET", "XML"], "; write VARCHAR"),
         **dict.fromkeys(["VARIANT", "OBJECT", "JSONB"], "; write JSON, or STRUCT<a: INT>"),
-        **dict.fromkeys(["MAP", "STRUCT"], "; write STRUCT<a: INT>, or a list of such"),
+        "STRUCT": "; write STRUCT<a: INT>, or a list of such",
+        "MAP": "; a column may be a MAP, and its values are written map(['a'], [1])",
     }
 )
 """What to write for types of other systems."""
@@ -338,10 +339,14 @@ def _describe_grouping(match: re.Match[str], _: str) -> str:
 
 
 def _cast(match: re.Match[str], _: str) -> str:
-    return (
-        f"Cannot cast string {match['value']} to {sql_types(match['type'])}; a text beside a value of another type, as in =, IN or coalesce,"
-        " is read as one of that type: write CAST(… AS VARCHAR) of the other value to have texts"
-    )
+    return f"Cannot cast string {match['value']} to {sql_types(match['type'])}{COERCED}"
+
+
+COERCED = (
+    "; a text beside a value of another type, as in =, IN or coalesce, is read as one of that type: write CAST(… AS VARCHAR) of the other"
+    " value to have texts"
+)
+"""Advice about a text in a query that is read as a value of another type."""
 
 
 _LONG = Context(prec=100)

@@ -54,6 +54,7 @@ from lance_flight.engine.sql.tokens import (
 )
 from lance_flight.engine.translation.typed_calls import NUMBERED, TypedCalls
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
+from lance_flight.model.schema import MOST_DEPTH
 
 MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
@@ -86,7 +87,8 @@ def for_datafusion(text: str, *, has_macros: bool = True) -> str:
     check_bounds(text, tokens)
     check_expansion(tokens)
     growth_of(text, tokens)  # refuses what grows too much
-    edits = [edit for place in _type_places(tokens) for edit in _type_edits(tokens, place)]
+    places = {place for begin in _type_places(tokens) for place in types_within(tokens, begin)}
+    edits = [edit for place in sorted(places) for edit in _type_edits(tokens, place)]
     return edit_text(text, edits + _keyword_call_edits(tokens) + text_length_edits(tokens))
 
 
@@ -189,7 +191,52 @@ def sql_type(text: str) -> str:
     ('timestamptz(6)', 'BYTEA', 'BIGINT UNSIGNED')
     """
     tokens = tokenize(text)
-    return edit_text(text, [edit for place in range(len(tokens)) for edit in _type_edits(tokens, place)])
+    return edit_text(text, [edit for place in types_within(tokens, 0) for edit in _type_edits(tokens, place)])
+
+
+def types_within(tokens: Sequence[Token], place: int, most: int = MOST_DEPTH) -> Iterator[int]:
+    """Yield the place of a type, and those of the types inside its brackets, `most` deep; the names of fields are none.
+
+    >>> [tokenize("STRUCT<date MAP(VARCHAR, INT)[]>")[place].text for place in types_within(tokenize("STRUCT<date MAP(VARCHAR, INT)[]>"), 0)]
+    ['STRUCT', 'MAP', 'VARCHAR', 'INT']
+    """
+    if place >= len(tokens):
+        return
+    yield place
+    if tokens[place].word not in _NESTING or not most:
+        return
+    close = closing(tokens, place + 1)
+    has_names = tokens[place].word == "STRUCT"
+    for item in items_within(tokens, place + 2, close):
+        after_name = item + 1 if has_names else item
+        begin = after_name + (has_names and after_name < close and tokens[after_name].is_sign(":"))
+        if begin < close:
+            yield from types_within(tokens, begin, most - 1)
+
+
+_NESTING = frozenset({"STRUCT", "MAP", "ARRAY"})
+"""Types that have others inside brackets, which are pointed or round."""
+_DEPTH = {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1, ">>": -2}
+
+
+def closing(tokens: Sequence[Token], place: int) -> int:
+    """Return the place of the sign that closes the bracket which opens at `place`; `place` where none opens, or it is not closed."""
+    depth = 0
+    for number in range(place, len(tokens)):
+        depth += _DEPTH.get(tokens[number].text, 0) if tokens[number].kind is Kind.SIGN else 0
+        if depth <= 0:
+            return number
+    return place
+
+
+def items_within(tokens: Sequence[Token], start: int, stop: int) -> Iterator[int]:
+    """Yield where each item of a list between brackets begins."""
+    depth, is_first = 0, True
+    for place in range(start, stop):
+        if is_first:
+            yield place
+        depth += _DEPTH.get(tokens[place].text, 0) if tokens[place].kind is Kind.SIGN else 0
+        is_first = depth == 0 and tokens[place].is_sign(",")
 
 
 def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
@@ -204,8 +251,9 @@ def _type_edits(tokens: list[Token], place: int) -> list[Edit]:
         closed = [token.stop for token in tokens[place + 2 : place + 4] if has_length and token.is_sign(")")]
         return [(token.start, closed[0] if closed else token.stop, "BYTEA")]
     if token.word == "STRUCT" and has_length:
-        opening, last = tokens[place + 1], tokens[closing_places(tokens).get(place + 1, place + 1)]
-        return [(opening.start, opening.stop, "<"), (last.start, last.stop, ">")]
+        # As DuckDB has it; DataFusion reads the other brackets alone.
+        close = tokens[closing(tokens, place + 1)]
+        return [(following.start, following.stop, "<"), (close.start, close.stop, ">")] if following else []
     named = _OF_OTHERS.get(token.word)
     return [(token.start, token.stop, named)] if named and not (following and following.is_sign(":")) else []
 

@@ -52,6 +52,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edit_text, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
+from lance_flight.model.type_names import type_name
 
 QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=False).with_allow_statements(allow=False)
 
@@ -90,7 +91,9 @@ def _hash_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
         raise SqlError(f"murmur3 takes one argument, got {len(types)}; murmur3_multi takes any number")
     for kind in types:
         if hash_class(kind) is None and not pa.types.is_null(kind):
-            raise SqlError(f"{word} is not defined for {kind}; expected a number, text, binary, boolean, date or time")
+            raise SqlError(
+                f"{word} is not defined for {type_name(kind)}; expected a number, text, binary, boolean, date or time"
+            )
     return pa.int32()
 
 

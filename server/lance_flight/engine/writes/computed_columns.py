@@ -94,7 +94,9 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         same = False
     if not same:
-        raise Unsupported(f"the default {text} of column {show_path(path)!r} ({kind}) cannot be kept as text")
+        raise Unsupported(
+            f"the default {text} of column {show_path(path)!r} ({type_name(kind)}) cannot be kept as text"
+        )
     return kept
 
 

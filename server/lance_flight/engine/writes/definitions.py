@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,11 +14,11 @@ from lance_flight.catalog.storage.formats import chosen_version, unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.engine.sql.bounds import check_bounds
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.tokens import QUOTED, Token, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Token, edit_text, tokenize
 from lance_flight.engine.translation.evaluation import check_expression, inner_context, result_type
 from lance_flight.engine.translation.plan_messages import plain_message
 from lance_flight.engine.translation.positions import with_sent_position
-from lance_flight.engine.translation.rewriting import sql_type
+from lance_flight.engine.translation.rewriting import closing, items_within, sql_type, types_within
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError, SqlError
@@ -29,6 +29,7 @@ from lance_flight.model.schema import (
     DEFAULT,
     LONGEST_NAME,
     MARKED,
+    MOST_DEPTH,
     NamespaceSchema,
     Path,
     check_length,
@@ -221,31 +222,55 @@ def _planned_type(text: str) -> pa.DataType:
     """Ask DataFusion, which takes a millisecond."""
     tokens = tokenize(text)
     check_bounds(text, tokens)
-    context, halves = inner_context(), _halves(tokens)
-    known = edit_text(text, [(token.start, token.stop, _IN_PLACE) for token in halves])
+    context, unknown = inner_context(), _unknown_types(text, tokens)
+    known = edit_text(text, [(start, stop, _IN_PLACE) for start, stop, _ in unknown])
     query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
         planned = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
-        return _with_halves(planned) if halves else planned
+        return _with_kinds(planned, iter([kind for _, _, kind in unknown])) if unknown else planned
     except Exception as exc:
         raise SchemaError(
             "type", [f"{shown_text(text)} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
         ) from exc
 
 
-def _halves(tokens: Sequence[Token]) -> list[Token]:
-    """Return the words that name floats of 16 bits: none is one before a word, which is the type of a field of that name."""
+def _unknown_types(text: str, tokens: list[Token]) -> list[tuple[int, int, pa.DataType]]:
+    """Return the types in a text that DataFusion does not read, floats of 16 bits and maps: where each begins and ends, and what it is."""
     if any(token.word == _IN_PLACE for token in tokens):
         return []
-    named = {place for place, token in enumerate(tokens, -1) if token.word or token.kind in QUOTED}
-    return [token for place, token in enumerate(tokens) if token.word in _HALVES and place not in named]
+    if sum(token.word == "MAP" for token in tokens) > MOST_DEPTH:
+        raise SchemaError("type", [f"{shown_text(text)} has more than {MOST_DEPTH} maps"])
+    unknown, read_until = list[tuple[int, int, pa.DataType]](), 0
+    for place in types_within(tokens, 0):
+        token = tokens[place]
+        if token.start < read_until:
+            continue
+        if token.word in _HALVES:
+            unknown.append((token.start, token.stop, pa.float16()))
+        elif token.word == "MAP":
+            close = closing(tokens, place + 1)
+            key, value = _key_and_value(text, tokens, place, close)
+            unknown.append((token.start, tokens[close].stop, pa.map_(arrow_type(key), arrow_type(value))))
+        else:
+            continue
+        read_until = unknown[-1][1]
+    return unknown
 
 
-def _with_halves(kind: pa.DataType) -> pa.DataType:
-    """Return a type with floats of 16 bits for what stands in their place."""
+def _key_and_value(text: str, tokens: list[Token], place: int, close: int) -> tuple[str, str]:
+    """Return the texts of the two types of a map."""
+    commas = [tokens[item - 1] for item in items_within(tokens, place + 2, close)][1:]
+    if close == place + 1 or len(commas) != 1:
+        raise SchemaError("type", [f"{shown_text(text)} is not a type: MAP has two, as in MAP(VARCHAR, INT)"])
+    (comma,) = commas
+    return text[tokens[place + 1].stop : comma.start], text[comma.stop : tokens[close].start]
+
+
+def _with_kinds(kind: pa.DataType, kinds: Iterator[pa.DataType]) -> pa.DataType:
+    """Return a type with the next of some kinds for each that stands in their place."""
     if kind == pa.month_day_nano_interval():
-        return pa.float16()
-    return rebuilt(kind, [child.with_type(_with_halves(child.type)) for child in children(kind)])
+        return next(kinds)
+    return rebuilt(kind, [child.with_type(_with_kinds(child.type, kinds)) for child in children(kind)])
 
 
 def storable(schema: pa.Schema) -> pa.Schema:

@@ -42,10 +42,12 @@ from lance_flight.engine.translation.parameters import (
     parameter_count,
     result_types,
 )
+from lance_flight.engine.translation.plan_messages import COERCED
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.errors import DataError, NotFound, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import is_document
+from lance_flight.model.type_names import type_name
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 _AFTER_TABLE = ("SET", "WHERE", "USING")
@@ -156,11 +158,31 @@ def _sources(cursor: Cursor) -> str:
 
 
 def assignments(cursor: Cursor, *stops: str) -> tuple[Assignment, ...]:
-    """Read `column = expression, …` up to some words."""
-    assignments = [_assignment(cursor, *stops)]
+    """Read `column = expression, …` up to some words; also `(column, …) = (expression, …)`."""
+    assignments = list(_assigned(cursor, *stops))
     while cursor.accept(","):
-        assignments.append(_assignment(cursor, *stops))
+        assignments += _assigned(cursor, *stops)
     return unique(assignments)
+
+
+def _assigned(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
+    if not cursor.peek("("):
+        yield _assignment(cursor, *stops)
+        return
+    columns = names(cursor)
+    cursor.expect("=")
+    cursor.accept("ROW")
+    if cursor.peek("(", "SELECT") or cursor.peek("(", "WITH") or not cursor.peek("("):
+        raise cursor.error(
+            "a value for each column, as (1, 'a'); values of a query are taken by UPDATE … SET a = s.a FROM (SELECT …) AS s WHERE …"
+        )
+    values = Cursor.over(cursor.read_bracket()[1:-1])
+    expressions = [text(values, f"a value for {columns[0]!r}", ",")]
+    while values.accept(","):
+        expressions.append(text(values, "a value", ","))
+    if len(expressions) != len(columns):
+        raise SqlError(f"({', '.join(columns)}) = … has {len(expressions)} values for {len(columns)} columns")
+    yield from map(Assignment, columns, expressions)
 
 
 def _assignment(cursor: Cursor, *stops: str) -> Assignment:
@@ -527,15 +549,49 @@ class RowDelta:
             )
 
 
+def _example(kind: pa.DataType) -> str | None:
+    """Return how a value of a type is written, where a text of it has one form alone."""
+    examples = {
+        pa.types.is_date: "'2024-02-29'",
+        pa.types.is_timestamp: "'2024-02-29 10:00:00'",
+        pa.types.is_time: "'10:00:00'",
+        pa.types.is_nested: "[1, 2], {'a': 1} or map(['a'], [1]), which is no text",
+    }
+    return next((example for is_kind, example in examples.items() if is_kind(kind)), None)
+
+
+def _is_row(kind: pa.DataType) -> bool:
+    """Return whether a type is that of `row(1, 'a')`, whose fields have no names of their own."""
+    return pa.types.is_struct(kind) and [field.name for field in kind] == [f"c{place}" for place in range(len(kind))]
+
+
+def _with_names(rows_without: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return structs with the names that the fields of a type have, by position."""
+    fields = [field.with_name(named.name) for field, named in zip(rows_without.type, kind, strict=True)]
+    chunks = [
+        pa.StructArray.from_arrays(
+            [chunk.field(place) for place in range(len(fields))], fields=fields, mask=chunk.is_null()
+        )
+        for chunk in rows_without.chunks
+    ]
+    return pa.chunked_array(chunks, pa.struct(fields))
+
+
 def convert_assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
     """Convert rows by SQL's rules of assignment: text is read as a literal, numbers are rounded; other values have to fit."""
     for place, name in enumerate(table.column_names):
         field, column = target.field(name), table.column(place)
+        if _is_row(column.type) and pa.types.is_struct(field.type) and len(column.type) == len(field.type):
+            table = table.set_column(place, field.name, _with_names(column, field.type))
         if is_string(column.type) and not is_document(field.type):
             try:
                 table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))
             except SqlError as exc:
-                raise DataError(f"column {field.name!r} ({field.type}) cannot be read from text: {exc}") from exc
+                why, example = str(exc).removesuffix(COERCED), _example(field.type)
+                expected = f"; expected one as {example}" if example else ""
+                raise DataError(
+                    f"column {field.name!r} ({type_name(field.type)}) cannot be read from text: {why}{expected}"
+                ) from exc
     return rows.round_to_float(table, target)
 
 
