@@ -339,9 +339,9 @@ REFUSED_QUERIES = {
         refused={
             "SELECT murmur3()": "[invalid_sql] … murmur3 takes arguments, got none",
             "SELECT murmur3(1, 2)": "[invalid_sql] … murmur3 takes one argument, got 2",
-            "SELECT murmur3([1, 2])": "[invalid_sql] … murmur3 is not defined for list",
-            "SELECT murmur3_multi(1, [2])": "[invalid_sql] … murmur3_multi is not defined for list",
-            "SELECT murmur3(struct('a''b'))": "[invalid_sql] … murmur3 is not defined for struct",
+            "SELECT murmur3([1, 2])": "[invalid_sql] … murmur3 is not defined for BIGINT[]",
+            "SELECT murmur3_multi(1, [2])": "[invalid_sql] … murmur3_multi is not defined for BIGINT[]",
+            "SELECT murmur3(struct('a''b'))": "[invalid_sql] … murmur3 is not defined for STRUCT",
             "SELECT murmur3_multi()": "[invalid_sql] … murmur3_multi takes arguments, got none",
             "SELECT murmur4(1)": "[invalid_sql] … murmur4",
             "SELECT murmur3(nope)": "[invalid_sql] … nope",

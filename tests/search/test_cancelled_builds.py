@@ -147,10 +147,10 @@ def test_a_build_is_over_at_once_where_it_cannot_stop_and_opens_no_other_table(
         opened.append(arguments)
         return look(*arguments, **named)
 
-    def staged(*arguments: Any) -> Any:
+    def staged(*arguments: Any, **named: Any) -> Any:
         commits.set()
         may_commit.wait()
-        return commit(*arguments)
+        return commit(*arguments, **named)
 
     monkeypatch.setattr(indexing, "TABLES_PER_COMMIT", 1)
     monkeypatch.setattr(indexing, "missing_segment", looking)
@@ -207,7 +207,7 @@ def test_what_is_built_is_committed_before_the_next_table_is_done(
     seen: list[int] = []
     built = indexing.stage
 
-    def staged(*arguments: Any) -> Any:
+    def staged(*arguments: Any, **named: Any) -> Any:
         seen.append(len(stored(docs)))
         return built(*arguments)
 

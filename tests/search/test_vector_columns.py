@@ -172,7 +172,7 @@ def test_a_list_of_another_length_is_named_by_its_row(tmp_path: Path, kind: pa.D
     of = open_engine(tmp_path / "root")
     of.update("CREATE TABLE t (id BIGINT, v FLOAT[2])")
     with pytest.raises(
-        DataError, match="column 'v' holds 3 numbers in the vector of row 2 of a batch of 3; expected 2, as fixed"
+        DataError, match="column 'v' holds 3 numbers in the vector of row 2 of a batch of 3; expected 2, as REAL"
     ):
         ingest(of, "t", lists([None, [1.0, 2.0, 3.0], [1.0]], kind))
     with pytest.raises(DataError, match="NULL inside the vector of row 1"):

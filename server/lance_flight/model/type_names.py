@@ -30,6 +30,7 @@ _NAMES: Mapping[pa.DataType, str] = MappingProxyType(
         pa.binary(): "VARBINARY",
         pa.date32(): "DATE",
         pa.time64("ns"): "TIME",
+        pa.month_day_nano_interval(): "INTERVAL",
     }
 )
 _DIGITS = MappingProxyType({"s": 0, "ms": 3, "us": 6, "ns": 9})
