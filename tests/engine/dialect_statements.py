@@ -651,7 +651,7 @@ SET VARIABLE x = 5 ;; write ? for each value
 SELECT $x ;; write ? or $1
 SET TIME ZONE 'UTC' ;; leave it out: times are in UTC
 CREATE OR REPLACE MACRO f(x) AS x + 1 ;; write the expression itself
-UPDATE customers SET (name, since) = ('a', 1) ;; SET a = 1, b = 2
+UPDATE customers SET (name, since) = (SELECT 'a', DATE '2024-01-01') ;; FROM (SELECT …) AS s WHERE
 PREPARE p AS SELECT 1 ;; write ? for each value, and let the client prepare the
 CALL pragma_version() ;; write the expression itself, or CREATE VIEW v AS SELECT
 PRAGMA table_info('customers') ;; write DESCRIBE t, or SHOW COLUMNS FROM

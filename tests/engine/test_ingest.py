@@ -289,7 +289,9 @@ UNFIT = [
         ["invalid_schema", "'id' stands 2 times"],
         id="twice",
     ),
-    pytest.param(rows(part=["1", "2", "3"]), ["invalid_schema", "'part' is VARCHAR", "INTEGER"], id="text for a number"),
+    pytest.param(
+        rows(part=["1", "2", "3"]), ["invalid_schema", "'part' is VARCHAR", "INTEGER"], id="text for a number"
+    ),
     pytest.param(rows(name=[1, 2, 3]), ["invalid_schema", "'name' is BIGINT", "VARCHAR"], id="a number for text"),
     pytest.param(rows(part=[[1], [2], [3]]), ["invalid_schema", "'part' is BIGINT[]"], id="a list for a number"),
     pytest.param(
@@ -312,7 +314,9 @@ UNFIT = [
     ),
     pytest.param(rows(part=[1.0, 2.5, 3.0]), ["invalid_data", "'part'", "INTEGER", "2.5"], id="a fraction"),
     pytest.param(rows(part=[1.0, float("nan"), 3.0]), ["invalid_data", "'part'", "nan"], id="not a number"),
-    pytest.param(rows(n=[1, -2, 3]), ["invalid_data", "'n'", "SMALLINT UNSIGNED", "-2"], id="a negative for an unsigned"),
+    pytest.param(
+        rows(n=[1, -2, 3]), ["invalid_data", "'n'", "SMALLINT UNSIGNED", "-2"], id="a negative for an unsigned"
+    ),
     pytest.param(
         rows(price=[Decimal("1.00"), Decimal("1.005"), None]),
         ["invalid_data", "'price'", "DECIMAL(6, 2)"],

@@ -46,7 +46,6 @@ from lance_flight.engine.sql.tokens import (
     Edit,
     Kind,
     Token,
-    closing_places,
     edit_text,
     parameters,
     tokenize,
