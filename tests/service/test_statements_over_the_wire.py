@@ -49,6 +49,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
     ("REINDEX t", ["name", "tables", "rows", "snapshot"]),
     ("DROP INDEX i ON t", 0),
     ("COMMENT ON TABLE t IS 'a table'", 0),
+    ("ALTER TABLE t SET METADATA ('k' = 'v')", 0),
     ("ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 1", 0),
     ("ALTER TABLE t RENAME COLUMN n TO m", 0),
     ("ALTER TABLE t ALTER COLUMN m TYPE BIGINT", 0),

@@ -174,7 +174,7 @@ def _assigned(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
     cursor.accept("ROW")
     if cursor.peek("(", "SELECT") or cursor.peek("(", "WITH") or not cursor.peek("("):
         raise cursor.error(
-            "a value for each column, as (1, 'a'); values of a query are taken by UPDATE … SET a = s.a FROM (SELECT …) AS s WHERE …"
+            "a value for each column, as (1, 'a'); for values of a query write UPDATE … SET a = s.a FROM (SELECT …) AS s WHERE …"
         )
     values = Cursor.over(cursor.read_bracket()[1:-1])
     expressions = [text(values, f"a value for {columns[0]!r}", ",")]
@@ -186,8 +186,6 @@ def _assigned(cursor: Cursor, *stops: str) -> Iterator[Assignment]:
 
 
 def _assignment(cursor: Cursor, *stops: str) -> Assignment:
-    if cursor.peek("("):
-        raise cursor.error("a column name, and one = for each column: write SET a = 1, b = 2")
     column = cursor.name("a column name")
     while cursor.accept("."):
         column = cursor.name("a column name")
