@@ -68,6 +68,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
     ("ALTER TABLE t ATTACH TABLE 'smoke/u.lance' PARTITION (p = 'a')", 1),
     ("ALTER TABLE t DROP PARTITION (p = 'a')", 1),
     ("ALTER TABLE t SET PARTITIONED BY (bucket(2, id))", 0),
+    ("ALTER TABLE t ADD PARTITION FIELD p", 0),
     ("ALTER TABLE t REWRITE PARTITIONS", ["snapshot", "tables_before", "tables_after", "rows"]),
     ("ALTER TABLE t COMPACT", ["object_id", "files_before", "files_after", "deleted_rows", "is_lost"]),
     ("VACUUM t DRY RUN", ["kind", "name", "versions", "files", "bytes", "note"]),
