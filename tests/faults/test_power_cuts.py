@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from threading import Thread
 from time import sleep, time
 
 import lance
@@ -307,6 +308,25 @@ def test_concurrent_writers_share_flushes(tmp_path: Path, monkeypatch: pytest.Mo
     with ThreadPoolExecutor(len(tables)) as pool:
         assert list(pool.map(lambda table: asked.run(f"INSERT INTO {table} VALUES (1)"), tables)) == [1] * len(tables)
     assert 2 <= len(flushed) <= len(tables)
+
+
+def test_a_flush_that_is_interrupted_holds_up_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = iter([KeyboardInterrupt()])
+    flushed = []
+
+    def flush_device(_: int) -> None:
+        for error in outcomes:
+            raise error
+        flushed.append(1)
+
+    monkeypatch.setattr(durability, "_devices", {})
+    monkeypatch.setattr(durability, "flush_device", flush_device)
+    with pytest.raises(KeyboardInterrupt):
+        durability.flush(str(tmp_path))
+    other = Thread(target=durability.flush, args=[str(tmp_path)], daemon=True)
+    other.start()
+    other.join(5)
+    assert flushed == [1]
 
 
 @dataclass

@@ -111,17 +111,21 @@ class _Device:
                 self._check(mine)
                 return
             self._begun = mine
-        error: OSError | None = None
+        # What else ends the call, a signal, leaves it open what is durable.
+        error: OSError | None = OSError(errno.EINTR, os.strerror(errno.EINTR))
         try:
             flush_device(self._handle)
+            error = None
         except OSError as exc:
             error = exc
-        with self._turn:
-            self._ended = mine
-            if error is not None:
-                self._failed, self._failed_at, self._error = mine, time.monotonic(), error
-            self._turn.notify_all()
-            self._check(mine)
+        finally:
+            with self._turn:
+                self._ended = mine
+                if error is not None:
+                    self._failed, self._failed_at, self._error = mine, time.monotonic(), error
+                self._turn.notify_all()
+        if error is not None:
+            raise error
 
     def has_failed_since(self, moment: float) -> bool:
         """Return whether a flush has failed since a moment of the monotonic clock: what was written before it may be lost."""
