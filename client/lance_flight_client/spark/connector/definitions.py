@@ -112,11 +112,45 @@ def _check_properties(properties: Mapping[str, str]) -> None:
                 f"CREATE TABLE: option {option!r}; expected TBLPROPERTIES ({text(option)} = …), or .tableProperty({text(option)}, …)"
             )
         raise Unsupported(
-            f"CREATE TABLE: property {option!r} is not one of a table; expected {', '.join(sorted(_KEPT))}"
+            f"CREATE TABLE: property {option!r} is not one of a table; expected {_instead_of(option) or ', '.join(sorted(_KEPT))}"
         )
 
 
+_OF_OTHERS: Mapping[str, str] = MappingProxyType(
+    {
+        "location": "none: a table lies in the root, at a place of its own",
+        "external": "CREATE TABLE, without EXTERNAL",
+        "format-version": "none: see stored formats",
+        "write.distribution-mode": "the option 'distribution' of a write",
+        "write.target-file-size-bytes": "the option 'target_file_size' of a write",
+        "write.format": "none: rows are stored in Lance",
+        "write.metadata": "none: versions are kept until VACUUM",
+        "write.": "none: a change of rows writes their partitions anew",
+        "read.": "the option 'partitions' of a read",
+        "history.expire": "ALTER TABLE t SET (retain = '30d') by the service's SQL",
+        "commit.": "none: a commit is tried again by itself",
+        "delta.enableChangeDataFeed": "none: t.changes is always there",
+        "delta.autoOptimize": "ALTER TABLE t SET (compact_files = 8) by the service's SQL",
+        "delta.columnMapping": "none: columns are renamed and dropped without",
+        "delta.enableDeletionVectors": "none: deleted rows are marked in Lance's files",
+        "delta.logRetentionDuration": "ALTER TABLE t SET (retain = '30d') by the service's SQL",
+        "delta.deletedFileRetentionDuration": "VACUUM t RETAIN n HOURS",
+        "delta.": "none: properties of Delta have no meaning here",
+    }
+)
+"""Properties of others by how their names begin, longest first, with what says the same."""
+
+
+def _instead_of(name: str) -> str | None:
+    return next((instead for begin, instead in _OF_OTHERS.items() if name.lower().startswith(begin.lower())), None)
+
+
 def _column(column: Mapping[str, Any]) -> str:
+    if column.get("generated"):
+        raise Unsupported(
+            f"column {column['name']!r} GENERATED: expected PARTITIONED BY (years(c), bucket(n, c), …) in place of a column to partition by,"
+            " and a key in the INSERT, as uuid()"
+        )
     default, comment, kind = column.get("default"), column.get("comment"), _parse_type(column)
     _check_inside((column["name"],), kind)
     return (
@@ -207,6 +241,10 @@ def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
     name, arguments = transform["transform"].lower(), [_argument(argument) for argument in transform["arguments"]]
     if name == "identity":
         yield from arguments
+    elif name in {"cluster_by", "sorted_bucket"}:
+        raise Unsupported(
+            f"{name.upper().replace('_', ' ')}: expected PARTITIONED BY (bucket(n, c)), and rows sorted by the option 'sort_by' of a write"
+        )
     elif name in CALENDAR:
         yield from (f"{part}({', '.join(arguments)})" for part in CALENDAR[name])
     else:
@@ -366,7 +404,8 @@ def _property(table: str, change: Mapping[str, Any]) -> str:
         return f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
     if name == PARTITIONED_BY:
         return f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
-    raise Unsupported(f"property {name!r} cannot be changed; expected 'comment' or {PARTITIONED_BY!r}")
+    instead = _instead_of(name) or f"'comment' or {PARTITIONED_BY!r}"
+    raise Unsupported(f"property {name!r} cannot be changed; expected {instead}")
 
 
 def _add_constraint(table: str, change: Mapping[str, Any]) -> str:

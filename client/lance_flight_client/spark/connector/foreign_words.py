@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -140,11 +141,31 @@ NO_PROCEDURES: Mapping[str, str] = MappingProxyType(
         "add_files": "INSERT INTO … SELECT * FROM parquet.`path`, or ALTER TABLE … ATTACH TABLE by the service's SQL",
         "snapshot": "CREATE TABLE … AS SELECT, or create_branch",
         "register_table": "nothing: a table in the root is registered",
-        "create_changelog_view": "the service's table_changes('t', from, to), or a view of it by create_view",
         "compute_table_stats": "nothing: counts and extremes are kept as rows are written",
+        "compute_partition_stats": "nothing: counts and extremes are kept as rows are written; see t.partitions",
+        "rewrite_table_path": "nothing: no file names another root, so a directory can be copied; see backup",
     }
 )
 """Procedures of Iceberg's that have no like here, with what to do instead."""
+
+
+def changelog_view(table: str, given: Mapping[str, str | None]) -> tuple[str, str]:
+    """Return the name of a view of a table's changes, and the metadata table that it is of.
+
+    >>> changelog_view("s.t", {"changelog_view": None, "options": '{"start-snapshot-id": "5"}'})
+    ('t_changes', 'changes_5')
+    """
+    options: dict[str, str] = json.loads(given["options"] or "{}")
+    unknown = sorted(options.keys() - {_START, _END})
+    if unknown or (_END in options and _START not in options):
+        raise Unsupported(
+            f"create_changelog_view with {', '.join(map(repr, options))}; expected {_START!r}, and {_END!r} with it"
+        )
+    bounds = [str(int(options[name])) for name in (_START, _END) if name in options]
+    return given["changelog_view"] or f"{table.rpartition('.')[2]}_changes", "_".join(["changes", *bounds])
+
+
+_START, _END = "start-snapshot-id", "end-snapshot-id"
 
 
 def run_words(asked: SqlRunner, table: NamedTable, words: str) -> tuple[str, bool] | None:
@@ -156,7 +177,9 @@ def run_words(asked: SqlRunner, table: NamedTable, words: str) -> tuple[str, boo
         match = re.fullmatch(pattern, words.strip(), re.IGNORECASE | re.DOTALL)
         if match is not None:
             return meaning(asked, table, match)
-    raise InvalidInput(f"{words!r} is not a statement; expected one of those of the page on coming from another system")
+    raise InvalidInput(
+        f"{words!r} is not a statement; expected one of the statements in the page 'Coming from Iceberg or Delta'"
+    )
 
 
 _Meaning = Callable[[SqlRunner, NamedTable, re.Match[str]], "tuple[str, bool] | None"]
@@ -174,7 +197,7 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     kind, name = match["kind"].upper(), _unquoted(match["name"])
     if match["rest"]:
         raise Unsupported(
-            f"CREATE {kind} … {match['rest']}: expected no retention; {kind.lower()}s are kept until they are dropped"
+            f"CREATE {kind} … {match['rest']}: expected no retention; each one is kept until it is dropped"
         )
     if match["unless"] and _is_named(asked, table, kind, name):
         return None
@@ -275,6 +298,8 @@ _NO_STATEMENTS: Mapping[str, str] = MappingProxyType(
         "GENERATE": "nothing: any reader of Lance opens a partition by itself",
         r"(?:FSCK\s+|MSCK\s+)?REPAIR": "VERIFY TABLE and REPAIR TABLE by the service's SQL, or CALL … .system.verify('t')",
         "REORG": "OPTIMIZE, which leaves deleted rows out",
+        r"COPY\s+INTO": "INSERT INTO t SELECT * FROM parquet.`path`, or a job file with a commit_id for each file",
+        r"ALTER TABLE\s+(?:ADD|DROP)\s+FEATURE": "nothing: a table has no features to switch",
         "ANALYZE": "nothing: counts and extremes are kept as rows are written",
     }
 )
@@ -305,7 +330,8 @@ _STATEMENTS: Mapping[str, _Meaning] = MappingProxyType(
         ),
         r"OPTIMIZE": _says("ALTER TABLE {table} COMPACT"),
         r"OPTIMIZE\s+.*": _refuses("OPTIMIZE of a whole table, and rows sorted by the option 'sort_by' of a write"),
-        r"VACUUM(?P<rest>(?:\s+RETAIN\s+\d+\s+HOURS)?(?:\s+DRY\s+RUN)?)": _says("VACUUM {table}{rest}"),
+        r"VACUUM(?:\s+FULL)?(?P<rest>(?:\s+RETAIN\s+\d+\s+HOURS)?(?:\s+DRY\s+RUN)?)": _says("VACUUM {table}{rest}"),
+        r"VACUUM\s+.*": _refuses("VACUUM [RETAIN n HOURS] [DRY RUN], which looks at all files"),
         r"(?:DESCRIBE|DESC)\s+HISTORY(?P<limit>(?:\s+LIMIT\s+\d+)?)": _says(
             "SELECT version, committed_at AS timestamp, operation FROM {snapshots} ORDER BY version DESC{limit}"
         ),
@@ -313,7 +339,7 @@ _STATEMENTS: Mapping[str, _Meaning] = MappingProxyType(
             "SELECT 'lance_flight' AS format, count(*) AS partitions, sum(files) AS files, sum(rows) AS rows, sum(bytes) AS bytes,"
             " max(last_change) AS last_modified FROM {partitions}"
         ),
-        r"RESTORE\s+TO\s+(?:VERSION\s+AS\s+OF\s+(?P<version>\d+)|TIMESTAMP\s+AS\s+OF\s+'(?P<time>[^']+)')": _restore,
+        r"RESTORE\s+(?:TO\s+)?(?:VERSION\s+AS\s+OF\s+(?P<version>\d+)|TIMESTAMP\s+AS\s+OF\s+'(?P<time>[^']+)')": _restore,
     }
 )
 """Statements of Iceberg's and Delta's, after which nothing follows: each with what the service does in its place."""

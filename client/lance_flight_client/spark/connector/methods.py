@@ -21,7 +21,7 @@ from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
 from lance_flight_client.spark.connector.foreign_words import FOREIGN
 from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickle_handle, unpickle_handle
-from lance_flight_client.spark.connector.procedures import PROCEDURES, description, parameters
+from lance_flight_client.spark.connector.procedures import CHANGELOG, PROCEDURES, description, parameters
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
@@ -398,7 +398,7 @@ def delete_where(given: Arguments) -> None:
 def procedures(given: Arguments) -> list[str]:
     """Return the names of the procedures."""
     del given
-    return [*PROCEDURES, *FOREIGN]
+    return [*PROCEDURES, *FOREIGN, CHANGELOG]
 
 
 def load_procedure(given: Arguments) -> dict[str, Any]:

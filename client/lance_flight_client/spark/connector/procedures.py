@@ -13,7 +13,7 @@ from lance_flight.model.operations import OPERATIONS, Name
 
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
-from lance_flight_client.spark.connector.foreign_words import FOREIGN, NO_PROCEDURES, run_words
+from lance_flight_client.spark.connector.foreign_words import FOREIGN, NO_PROCEDURES, changelog_view, run_words
 from lance_flight_client.spark.connector.relations import text
 from lance_flight_client.spark.options import OptionReading
 
@@ -157,10 +157,20 @@ STATEMENT = "statement"
 """Procedure that runs the statements which the parser of the catalog's extension knows; it is not listed."""
 
 
+CHANGELOG = "create_changelog_view"
+"""Procedure that makes a temporary view of Spark's, which the JVM does."""
+
+
 def parameters(name: str) -> list[tuple[str, str, bool]]:
     """Return the parameters of a procedure, each with its type and whether it is required; `NotFound` lists those that there are."""
     if name == STATEMENT:
         return [("table", "string", True), ("words", "string", True)]
+    if name == CHANGELOG:
+        return [
+            ("table", "string", True),
+            ("changelog_view", "string", False),
+            ("options", "map<string, string>", False),
+        ]
     if name in FOREIGN:
         procedure = FOREIGN[name]
         return [(each, kind, each in procedure.required) for each, kind in procedure.types.items()]
@@ -186,6 +196,12 @@ def call(asked: SqlRunner, name: str, values: Sequence[str | None], catalog: str
         table = OptionReading({"table": given["table"] or ""}).table("table")
         found = None if table is None else run_words(asked, table, given["words"] or "")
         return {"columns": ["statement"], "rows": []} if found is None else _run(asked, *found)
+    if name == CHANGELOG:
+        view, changes = changelog_view(given["table"] or "", given)
+        reading = OptionReading({"table": given["table"] or ""}).table("table")
+        if reading is None:
+            raise InvalidInput(f"table {given['table']!r}; expected a table, or a schema and a table")
+        return {"columns": ["changelog_view"], "rows": [[view]], "view": view, "of": [*reading, changes]}
     if name in FOREIGN:
         procedure = FOREIGN[name]
         missing = [each for each in procedure.required if given[each] is None]

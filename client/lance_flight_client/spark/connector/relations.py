@@ -5,6 +5,7 @@ Each is pickled into the handle by which the JVM names it, and plans a scan of s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -279,13 +280,40 @@ NO_METADATA: Mapping[str, str] = MappingProxyType(
 """Metadata tables of others that have no like here, with what to read instead."""
 
 
-def metadata_query(table: NamedTable) -> str | None:
-    """Return the query of a metadata table `t$name` that has its name from elsewhere; None for one of the service's own.
+_CHANGES = re.compile(r"changes(?:_(?P<at>at_)?(?P<first>\d+)(?:_(?P<last>\d+))?)?")
+"""The change feed of a table: `changes` of all versions, `changes_5_9` after version 5, `changes_at_5_9` from version 5 on, up to 9."""
 
-    >>> metadata_query(NamedTable("s", "t$metadata_log_entries"))
-    '(SELECT committed_at AS timestamp, version AS latest_snapshot_id, operation FROM "s"."t$snapshots") AS "metadata_log_entries"'
-    """
+
+def is_metadata(name: str) -> bool:
+    """Return whether `t.name` may be a metadata table of `t`."""
+    return name in {*METADATA_NAMES, *METADATA, *NO_METADATA} or _CHANGES.fullmatch(name) is not None
+
+
+def _changes_query(backend: SqlRunner, table: NamedTable, given: re.Match[str]) -> str:
+    snapshots = f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}$snapshots')}"
+    versions = backend.rows(f"SELECT version FROM {snapshots} ORDER BY version").column(0).to_pylist()  # noqa: S608 - quoted
+    first = versions[0] if given["first"] is None else int(given["first"])
+    last = versions[-1] if given["last"] is None else int(given["last"])
+    if given["at"]:
+        before = [version for version in versions if version < first]
+        if not before:
+            raise InvalidInput(
+                f"the changes of version {first} of {table.name!r} are not kept; expected a version after {versions[0]}"
+            )
+        first = before[-1]
+    name = text(f"{quote_name(table.db_schema)}.{quote_name(table.name)}")
+    return (
+        "(SELECT c.*, c._change AS _change_type, c._snapshot AS _commit_version, s.committed_at AS _commit_timestamp"  # noqa: S608 - quoted
+        f" FROM table_changes({name}, {first}, {last}) AS c LEFT JOIN {snapshots} AS s ON s.version = c._snapshot) AS changes"
+    )
+
+
+def metadata_query(backend: SqlRunner, table: NamedTable) -> str | None:
+    """Return the query of a metadata table `t$name` that has its name from elsewhere; None for one of the service's own."""
     name, _, kind = table.name.rpartition("$")
+    changes = _CHANGES.fullmatch(kind) if name else None
+    if changes is not None:
+        return _changes_query(backend, table._replace(name=name), changes)
     if kind in NO_METADATA:
         raise Unsupported(f"there is no metadata table {kind!r} of {name!r}; expected {NO_METADATA[kind]}")
     if kind not in METADATA:
@@ -307,12 +335,11 @@ def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: 
         return _load(options, backend, table, at)
     except (NotFound, ServerError) as exc:
         kind, _, ref = table.name.partition("_")
-        is_metadata = table.name in {*METADATA_NAMES, *METADATA, *NO_METADATA}
-        if code_of(exc) != "not_found" or not (is_metadata or kind in {"branch", "tag"}):
+        if code_of(exc) != "not_found" or not (is_metadata(table.name) or kind in {"branch", "tag"}):
             raise
         schema, _, name = table.db_schema.rpartition(".")
         above = NamedTable(schema or "public", name)
-        if is_metadata:
+        if is_metadata(table.name):
             return _load(options, backend, above._replace(name=f"{name}${table.name}"), at)
         if at != NEWEST:
             raise InvalidInput(f"{name}.{table.name} AS OF another point; expected one of both") from exc
@@ -377,10 +404,12 @@ def of_reads(options: Mapping[str, str]) -> dict[str, str]:
 def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
     if at != NEWEST:
         raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
-    name = metadata_query(table) or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
+    found = metadata_query(backend, table)
+    name = found or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
-        return RootQuery(dict(options), name, source, is_small="$" in table.name)
+        is_small = "$" in table.name and not name.startswith("(SELECT c.*")
+        return RootQuery(dict(options), name, source, is_small=is_small)
     return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), name, source)
 
 

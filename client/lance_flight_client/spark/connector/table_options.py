@@ -20,6 +20,17 @@ _OF_SPARK = frozenset({*OF_SPARK, "versionasof", "timestampasof"})
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(READ_MEANINGS, "readStream"),
+        **dict.fromkeys(
+            (
+                "readchangefeed",
+                "readchangedata",
+                "startingversion",
+                "endingversion",
+                "start-snapshot-id",
+                "end-snapshot-id",
+            ),
+            "spark.table('t.changes_5_9'), or table_changes('t', 6, 9)",
+        ),
         "filter": "WHERE",
         "columns": "the columns in SELECT",
         "overwrite": "INSERT OVERWRITE, .overwrite(…) or .overwritePartitions()",

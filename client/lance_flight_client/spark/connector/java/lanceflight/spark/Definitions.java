@@ -31,7 +31,8 @@ final class Definitions {
         ArrayNode fields = arguments.putArray("columns");
         for (Column column : columns) {
             ObjectNode field = typed(fields.addObject().put("name", column.name()), column.dataType())
-                .put("nullable", column.nullable()).put("comment", column.comment());
+                .put("nullable", column.nullable()).put("comment", column.comment())
+                .put("generated", column.generationExpression() != null || column.identityColumnSpec() != null);
             putDefault(field, column.defaultValue());
         }
         ArrayNode transforms = arguments.putArray("partitioning");

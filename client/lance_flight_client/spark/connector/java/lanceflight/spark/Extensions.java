@@ -22,12 +22,12 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     private static final String NAME = "(?:`(?:[^`]|``)+`|[\\w$-]+)(?:\\.(?:`(?:[^`]|``)+`|[\\w$-]+))*";
     private static final Pattern STATEMENT = Pattern.compile("\\s*(?<verb>ALTER\\s+TABLE|CREATE(?:\\s+OR\\s+REPLACE)?\\s+TABLE(?:\\s+IF\\s+NOT"
         + "\\s+EXISTS)?|OPTIMIZE|VACUUM|(?:DESCRIBE|DESC)\\s+(?:HISTORY|DETAIL)|RESTORE(?:\\s+TABLE)?|REORG\\s+TABLE|FSCK\\s+REPAIR\\s+TABLE"
-        + "|GENERATE\\s+\\w+\\s+FOR\\s+TABLE|SHOW\\s+PARTITIONS|ANALYZE\\s+TABLE|(?:MSCK\\s+)?REPAIR\\s+TABLE"
+        + "|GENERATE\\s+\\w+\\s+FOR\\s+TABLE|SHOW\\s+PARTITIONS|ANALYZE\\s+TABLE|(?:MSCK\\s+)?REPAIR\\s+TABLE|COPY\\s+INTO"
         + "|(?:CREATE|DROP)\\s+INDEX\\s+(?:IF\\s+(?:NOT\\s+)?EXISTS\\s+)?[\\w`]+\\s+ON(?:\\s+TABLE)?)\\s+(?<name>" + NAME + ")(?<rest>(?:\\s.*?)?)\\s*;?\\s*", FLAGS);
     /** What follows a name in those statements of ours that begin as one of Spark's. */
     private static final Map<String, Pattern> OF_OURS = Map.of(
         "ALTER TABLE", Pattern.compile("\\s+(?:(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD|(?:CREATE|CREATE\\s+OR\\s+REPLACE|REPLACE|DROP)\\s+(?:BRANCH|TAG)"
-            + "|WRITE\\s|(?:SET|DROP)\\s+IDENTIFIER\\s|(?:ADD|DROP)\\s+(?:IF\\s+(?:NOT\\s+)?EXISTS\\s+)?PARTITION\\s*\\("
+            + "|WRITE\\s|(?:SET|DROP)\\s+IDENTIFIER\\s|(?:ADD|DROP)\\s+FEATURE\\s|(?:ADD|DROP)\\s+(?:IF\\s+(?:NOT\\s+)?EXISTS\\s+)?PARTITION\\s*\\("
             + "|(?:ALTER|CHANGE)\\s+(?:COLUMN\\s+)?" + NAME + "\\s+SET\\s+NOT\\s+NULL\\s*$).*", FLAGS),
         "CREATE TABLE", Pattern.compile("\\s+(?:SHALLOW\\s+|DEEP\\s+)?CLONE\\s.*", FLAGS));
     private static final String CATALOG = "spark.sql.catalog.";
@@ -36,6 +36,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectParser((session, parser) -> parser(session, parser));
         extensions.injectHintResolutionRule(session -> new SchemaEvolution(session));
+        TableChanges.inject(extensions);
         return BoxedUnit.UNIT;
     }
 

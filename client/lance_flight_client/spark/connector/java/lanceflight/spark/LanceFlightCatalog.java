@@ -108,7 +108,8 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public Set<TableCatalogCapability> capabilities() {
-        return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE, TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
+        // Of generated columns Python says what to write instead, and Spark would not.
+        return EnumSet.allOf(TableCatalogCapability.class);
     }
 
     @Override

@@ -6,8 +6,10 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
@@ -75,9 +77,29 @@ final class Procedures {
             ObjectNode arguments = Planner.arguments().put("procedure", name).put("catalog", planner.catalog());
             ArrayNode values = arguments.putArray("values");
             for (int i = 0; i < known.get("parameters").size(); i++) {
-                values.add(input.isNullAt(i) ? null : input.get(i, parameters()[i].dataType()).toString());
+                Object value = input.isNullAt(i) ? null : input.get(i, parameters()[i].dataType());
+                values.add(value == null ? null : value instanceof MapData map ? texts(map) : value.toString());
             }
-            return List.<Scan>of(new Report(planner.ask("call", arguments))).iterator();
+            JsonNode answer = planner.ask("call", arguments);
+            if (answer.has("view")) {
+                StringBuilder of = new StringBuilder(quoted(planner.catalog()));
+                answer.get("of").forEach(part -> of.append('.').append(quoted(part.asText())));
+                SparkSession.active().sql(
+                    "CREATE OR REPLACE TEMPORARY VIEW " + quoted(answer.get("view").asText()) + " AS SELECT * FROM " + of);
+            }
+            return List.<Scan>of(new Report(answer)).iterator();
+        }
+
+        private static String quoted(String name) {
+            return '`' + name.replace("`", "``") + '`';
+        }
+
+        private static String texts(MapData map) {
+            ObjectNode texts = Planner.arguments();
+            for (int i = 0; i < map.numElements(); i++) {
+                texts.put(map.keyArray().getUTF8String(i).toString(), String.valueOf(map.valueArray().getUTF8String(i)));
+            }
+            return texts.toString();
         }
     }
 
