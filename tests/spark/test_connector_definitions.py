@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyspark
 import pytest
 from lance_flight_client.spark.connector.foreign_words import FOREIGN
-from lance_flight_client.spark.connector.procedures import PROCEDURES
+from lance_flight_client.spark.connector.procedures import CHANGELOG, PROCEDURES
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 
@@ -149,7 +149,7 @@ def test_procedures_are_called_and_listed(sql: SparkSession, database: Database,
     assert database.value(f"SELECT count(*) FROM {table}") == 9
     report = sql.sql(f"{call}.vacuum('{table}', retain_hours => '200', dry_run => 'true')")
     assert report.columns == database.query(f"VACUUM {table} RETAIN 200 HOURS DRY RUN").column_names
-    assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == {*PROCEDURES, *FOREIGN}
+    assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == {*PROCEDURES, *FOREIGN, CHANGELOG}
     with pytest.raises(PySparkException, match=r"no procedure .nothing.; expected system.*compact"):
         sql.sql(f"{call}.nothing('t')").collect()
     with pytest.raises(PySparkException, match="parameter 'tag' is NULL"):
