@@ -33,8 +33,8 @@ _FEW = 50
 _BINS = 24
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _NUMERIC = re.compile(r"((TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?|FLOAT16|REAL|DOUBLE|DECIMAL\(\d+, -?\d+\))\Z")
-_WHOLE = re.compile(r"(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?\Z")
-_MOMENT = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
+WHOLE = re.compile(r"(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?\Z")
+MOMENT = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
 LARGE = re.compile(r"BLOB|VARBINARY|\[\d*\]")
 """Matches the types of columns whose values may be large."""
 _FACETED = re.compile(r"(VARCHAR|BOOLEAN|DATE)\Z")
@@ -224,7 +224,7 @@ def _with_parts(server: ConsoleServer, rows: str, summaries: Sequence[ColumnSumm
 
 def _is_faceted(column: ColumnSummary) -> bool:
     is_few = column.distinct is not None and column.distinct <= _FEW
-    return bool(_FACETED.match(column.kind)) or (is_few and bool(_WHOLE.match(column.kind)))
+    return bool(_FACETED.match(column.kind)) or (is_few and bool(WHOLE.match(column.kind)))
 
 
 def _part_of(column: ColumnSummary, place: int, rows: str) -> str | None:
@@ -255,7 +255,7 @@ def _bounds_of(column: ColumnSummary) -> tuple[str, float, float] | None:
     try:
         if _NUMERIC.match(column.kind):
             number, low, high = f"CAST({name} AS DOUBLE)", float(column.low), float(column.high)
-        elif _MOMENT.match(column.kind):
+        elif MOMENT.match(column.kind):
             number = f"CAST(extract(epoch FROM {name}) AS DOUBLE)"
             low, high = (_seconds(text) for text in (column.low, column.high))
         else:

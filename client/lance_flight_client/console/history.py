@@ -48,17 +48,10 @@ class HistoryLane:
         return _of_branch(table, self.branch).sql()
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryGraph:
-    """The lanes of a table, the main one first."""
-
-    lanes: Sequence[HistoryLane]
-
-
-def graph_of(server: ConsoleServer, table: ConsoleTable) -> HistoryGraph:
-    """Return the newest snapshots of a table and its branches, placed in the order of their commits."""
+def history_of(server: ConsoleServer, table: ConsoleTable) -> list[HistoryLane]:
+    """Return the newest snapshots of a table and its branches, placed in the order of their commits; the main lane comes first."""
     if table.is_view:
-        return HistoryGraph([HistoryLane(branch=None, dots=())])
+        return [HistoryLane(branch=None, dots=())]
     forks: dict[str | None, int] = {}
     if table.is_partitioned:
         found = (
@@ -74,12 +67,10 @@ def graph_of(server: ConsoleServer, table: ConsoleTable) -> HistoryGraph:
         for branch, dots in lanes.items()
     }
     main = {dot.version: dot.x for dot in placed[None]}
-    return HistoryGraph(
-        [
-            HistoryLane(branch=branch, dots=dots, fork=main.get(forks.get(branch, 0), 0.0))
-            for branch, dots in placed.items()
-        ]
-    )
+    return [
+        HistoryLane(branch=branch, dots=dots, fork=main.get(forks.get(branch, 0), 0.0))
+        for branch, dots in placed.items()
+    ]
 
 
 def _of_branch(table: ConsoleTable, branch: str | None) -> ConsoleTable:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight_client.console.exploring import InvalidSelection
+from lance_flight_client.console.exploring import MOMENT, WHOLE, InvalidSelection
 from lance_flight_client.console.partitions import SpecValue
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable
@@ -26,8 +26,7 @@ _MOST_TOGETHER = 3
 _MOST_CANDIDATES = 10
 _OTHERS = ("object_id", "rows", "bytes", "files", "last_change")
 _BARE = re.compile(r"[a-z_][a-z0-9_]*")
-_WHOLE = re.compile(r"(VARCHAR|BOOLEAN|(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?)\Z")
-_TIME = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
+_FACETED = ("VARCHAR", "BOOLEAN")
 _FIELD = re.compile(
     r"\s*(?:(?P<function>year|month|day|hour|bucket|truncate)\s*\(\s*(?:(?P<number>[1-9]\d{0,4})\s*,\s*)?)?"
     r"(?P<column>\"(?:[^\"]|\"\")+\"|\w+)(?P<end>\s*\))?\s*(?:,|\Z)",
@@ -106,8 +105,8 @@ def partitions_under(
 
 def candidates(server: ConsoleServer, table: ConsoleTable, kinds: Mapping[str, str]) -> list[CountedLayout]:
     """Return layouts by the first date or time and by columns with few values: those of many partitions of enough rows first."""
-    time = next((quoted_if_needed(name) for name, kind in kinds.items() if _TIME.match(kind)), None)
-    columns = [name for name, kind in kinds.items() if _WHOLE.match(kind)][:_MOST_COLUMNS]
+    time = next((quoted_if_needed(name) for name, kind in kinds.items() if MOMENT.match(kind)), None)
+    columns = [name for name, kind in kinds.items() if kind in _FACETED or WHOLE.match(kind)][:_MOST_COLUMNS]
     distinct = ", ".join(f"approx_distinct({quote_name(name)}) AS c{place}" for place, name in enumerate(columns))
     counted = server.rows(f"SELECT {distinct} FROM {table.sql()}").to_pylist()[0] if columns else {}
     few = [

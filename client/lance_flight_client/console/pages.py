@@ -41,7 +41,7 @@ from lance_flight_client.console.exploring import (
     kinds_of,
     summarize,
 )
-from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, graph_of
+from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, history_of
 from lance_flight_client.console.layouts import MOST_PARTITIONS as MOST_LAID_OUT
 from lance_flight_client.console.layouts import CountedLayout, candidates, fields_of_text, partitions_under
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
@@ -631,7 +631,7 @@ def history(request: Request, server: ConsoleServer) -> Response:
     console_table = table_of(request, server)
     if console_table is None:
         return no_table(request)
-    graph = graph_of(server, console_table)
+    lanes = history_of(server, console_table)
     wanted = [whole_number(request, name) for name in ("a", "b")]
     chosen = [] if console_table.is_view else sorted({version for version in wanted if version is not None})
     compared: list[PartitionDifference] | None = None
@@ -647,8 +647,8 @@ def history(request: Request, server: ConsoleServer) -> Response:
         request,
         "history.html",
         table=console_table,
-        graph=graph,
-        snapshots=list(reversed(graph.lanes[0].dots)),
+        lanes=lanes,
+        snapshots=list(reversed(lanes[0].dots)),
         chosen=chosen,
         changes=changed_rows(console_table, kinds_of(server, console_table), *chosen)
         if len(chosen) == 2  # noqa: PLR2004
