@@ -149,7 +149,11 @@ def test_procedures_are_called_and_listed(sql: SparkSession, database: Database,
     assert database.value(f"SELECT count(*) FROM {table}") == 9
     report = sql.sql(f"{call}.vacuum('{table}', retain_hours => '200', dry_run => 'true')")
     assert report.columns == database.query(f"VACUUM {table} RETAIN 200 HOURS DRY RUN").column_names
-    assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == {*PROCEDURES, *FOREIGN, CHANGELOG}
+    assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == {
+        *PROCEDURES,
+        *FOREIGN,
+        CHANGELOG,
+    }
     with pytest.raises(PySparkException, match=r"no procedure .nothing.; expected system.*compact"):
         sql.sql(f"{call}.nothing('t')").collect()
     with pytest.raises(PySparkException, match="parameter 'tag' is NULL"):

@@ -193,6 +193,12 @@ WRONG = [
         id="a list among pairs",
     ),
     pytest.param("[source\n", ["cannot be read", "line 1"], id="no TOML"),
+    pytest.param("source:\n  paths: a.csv\n", ["expected TOML, as [source] and paths ="], id="YAML"),
+    pytest.param(
+        LEAST + '[spark]\n"spark.master" = "lokal"\n',
+        ["spark.master is 'lokal'; expected local, local[4]"],
+        id="no master",
+    ),
     pytest.param(
         LEAST + f'storage = "{SECRET}"\n[spark]\nx = ["{SECRET}"]\n', ["target.storage", "spark"], id="secrets"
     ),

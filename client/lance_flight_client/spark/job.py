@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -309,7 +310,11 @@ class _Reading:
 def _document(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+    except tomllib.TOMLDecodeError as exc:
+        raise InvalidInput(
+            f"job file {str(path)!r} cannot be read: {exc}; expected TOML, as [source] and paths = 'in/*.csv' below it"
+        ) from exc
+    except (OSError, UnicodeDecodeError) as exc:
         raise InvalidInput(f"job file {str(path)!r} cannot be read: {exc}") from exc
 
 
@@ -331,9 +336,17 @@ def _near(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"expected {', '.join(known)}"
 
 
+_MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[[\d,\s]+\]|yarn|(spark|k8s)://\S+")
+_MASTERS = "local, local[4], local[*], spark://host:7077, k8s://https://host:443 or yarn"
+
+
 def _together(job: Job) -> Iterator[str]:
     """Return what is wrong with settings together."""
     if job.source.kind is None:
         yield f"the endings of source.paths do not tell their format; expected source.format: {', '.join(FORMATS)}"
+    master = job.spark.get("spark.master", "local")
+    if _MASTER.fullmatch(master) is None:
+        # Spark would say so with a hundred lines of its own, and end.
+        yield f"spark.master is {master!r}; expected {_MASTERS}"
     if job.write.spread is not None and not job.write.cluster:
         yield "write.spread goes with write.cluster, and that is not on"
