@@ -356,6 +356,8 @@ SELECT make_time(10, 20, 30.5), make_timestamp(2024, 1, 2, 3, 4, 5.5)
 SELECT list_sort([1, NULL, 3, 2]), list_sort([1, NULL, 2], 'DESC'), list_sort(list_distinct([2, NULL, 2, 1])), list_dot_product([1.0, 2.0], [3.0, 4.0])
 SELECT grouping_id(customer, day), count(*) FROM orders GROUP BY ROLLUP (customer, day) ORDER BY ALL
 SELECT '{"a": 1}'::JSON ->> 'a', length('[1]'::JSON)
+SELECT id, extract(epoch FROM gap), date_part('epoch', gap), epoch(gap) FROM (SELECT id, CAST(day AS TIMESTAMP) - TIMESTAMP '2024-01-01 00:00:00.25' AS gap FROM orders) q
+SELECT extract(epoch FROM INTERVAL '1 day 2.5 seconds'), extract(epoch FROM TIME '01:00:00.5'), extract(epoch FROM DATE '2024-01-01')
 """.strip().splitlines()
 """Statements that DuckDB answers alike."""
 
@@ -637,6 +639,9 @@ SELECT [x * 2 for x in [1, 2] if x > 1] ;; write list_transform(list_filter(list
 SELECT first_value(id ORDER BY id) OVER () FROM orders ;; write it in OVER: first_value(a) OVER
 SELECT array_agg(DISTINCT customer ORDER BY length(customer)) FROM orders ;; write array_agg(DISTINCT a ORDER BY a)
 SELECT count(DISTINCT customer, day) FROM orders ;; write count(DISTINCT (a, b))
+SELECT id, lag(price, 1, price) OVER (ORDER BY id) FROM orders ;; write coalesce(lag(a) OVER (…), b)
+SELECT to_char(price, '9,999.99') FROM orders ;; write format('{:,.2f}', a)
+SELECT sum(CAST(day AS TIMESTAMP) - TIMESTAMP '2024-01-01') / 2 FROM orders ;; write epoch(a) of the interval
 SELECT 'abc'[1] ;; write substr(s, 1, 1) of a text
 SELECT median(day) FROM orders ;; write quantile_disc(a, 0.5)
 SELECT quantile_disc(price, [0.25, 0.5]) FROM orders ;; write a call for each of several

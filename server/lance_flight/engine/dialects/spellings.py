@@ -6,6 +6,7 @@
 | `q MINUS SELECT …` | `q EXCEPT SELECT …` |
 | `WITH q AS [NOT] MATERIALIZED (…)` | `WITH q AS (…)` |
 | `1_000` | `1000` |
+| `EXTRACT(EPOCH FROM a)` | `epoch(a)` |
 | `INTERVAL 3 DAYS` | `INTERVAL '3 DAYS'` |
 | `list[:2]`, `list[2:]` | `list[1:2]`, `list[2:-1]` |
 | `a GLOB 'x*'` | `a LIKE 'x%'` |
@@ -38,14 +39,14 @@ _WITH_LAMBDAS = frozenset(
     ]
 )
 _SUSPECTS = re.compile(
-    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|GLOB|JSONB?|INTERVAL)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"(?:_\d+)+")
 _NAMES = frozenset({Kind.WORD, Kind.NAME})
 _LIKE = str.maketrans({"*": "%", "?": "_", "%": "\\%", "_": "\\_"})
 _TESTS = {"ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL"}
-_OPERATORS = frozenset([*_TESTS, "GLOB", "INTERVAL"])
+_OPERATORS = frozenset([*_TESTS, "EXTRACT", "GLOB", "INTERVAL"])
 _FLATTEN = "FLATTEN takes input and outer here, and gives value; write FROM t, unnest(t.list) AS f(value)"
 
 
@@ -111,6 +112,8 @@ class _Reader(TokenPlaces):
             yield token.start, token.stop, _TESTS[word]
         elif word == "GLOB" and is_infix and self.kind(at + 1) is Kind.STRING:
             yield from self._glob(at)
+        elif word == "EXTRACT" and self.word_at(at + 2) == "EPOCH" and self.word_at(at + 3) == "FROM":
+            yield token.start, self.tokens[at + 3].stop, "epoch("
         elif word == "INTERVAL" and self.kind(at + 1) is Kind.NUMBER and self.word_at(at + 2).rstrip("S") in UNITS:
             number, unit = self.tokens[at + 1 : at + 3]
             yield number.start, unit.stop, f"'{number.text} {unit.text}'"

@@ -98,6 +98,11 @@ _SPAN = ArgumentKind(
     lambda kind: types.is_interval(kind) or types.is_duration(kind),
     lambda kind: date_spans.INTERVAL if types.is_interval(kind) or types.is_null(kind) else kind,
 )
+_MOMENT_OR_SPAN = ArgumentKind(
+    "a date, time, timestamp or interval",
+    lambda kind: moment_type(kind) is not None or _SPAN.fits(kind),
+    lambda kind: _SPAN.cast(kind) if _SPAN.fits(kind) else _MOMENT.cast(kind),
+)
 _LIST = ArgumentKind(
     "a list", is_list, lambda kind: pa.list_(pa.null()) if types.is_null(kind) else pa.list_(kind.value_type)
 )
@@ -567,7 +572,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         date_spans.PRODUCT: ComputedFunction(
             (_FACTOR, _WHOLE, _WHOLE, _WHOLE), date_spans.INTERVAL, date_spans.multiply_intervals
         ),
-        "epoch": ComputedFunction((_MOMENT,), pa.float64(), date_spans.seconds_since_1970),
+        "epoch": ComputedFunction((_MOMENT_OR_SPAN,), pa.float64(), date_spans.seconds_since_1970),
         **{
             name: ComputedFunction((_MOMENT,), pa.int64(), partial(date_spans.since_1970, size))
             for name, size in date_spans.UNITS.items()

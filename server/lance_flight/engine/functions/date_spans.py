@@ -192,7 +192,11 @@ def months_between(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
-    """Compute epoch."""
+    """Compute epoch: seconds since 1970, since midnight of a time, and those of an interval."""
+    if types.is_interval(columns[0].type) or types.is_duration(columns[0].type):
+        return pc.divide(interval_lengths(columns).cast(pa.float64(), safe=False), float(_SECOND))
+    if types.is_time(columns[0].type):
+        return pc.divide(columns[0].cast(pa.time64("us")).view(pa.int64()).cast(pa.float64()), float(_SECOND))
     return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=_nulls(columns))
 
 

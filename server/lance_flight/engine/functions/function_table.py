@@ -89,6 +89,12 @@ def _part(text: str) -> str:
     return text.lower()
 
 
+def _epoch(text: str) -> str:
+    if text.lower() != "epoch":
+        raise NotTaken(f"takes 'epoch', got {text!r}")
+    return text
+
+
 def _interval(text: str) -> str:
     unit = _unit(text)
     return "3 months" if unit == "quarter" else f"1 {unit}"
@@ -198,6 +204,7 @@ _READERS: Mapping[str, Read] = MappingProxyType(
     {
         "unit": _unit,
         "part": _part,
+        "epoch": _epoch,
         "interval": _interval,
         "even": _even,
         "trunc": _truncate,
@@ -241,7 +248,7 @@ millisecond(ts) ; date_part('millisecond', ts) ; D ; seconds and their fraction,
 microsecond(ts) ; date_part('microsecond', ts) ; D ; seconds and their fraction, in microseconds
 dayname(ts) ; to_char(ts, '%A') ; D M ; the English name of the day; Snowflake shortens it
 monthname(ts) ; to_char(ts, '%B') ; D M ; the English name of the month; Snowflake shortens it
-epoch(ts) ; ; D ; seconds since 1970-01-01 UTC, with their fraction
+epoch(ts) ; ; D ; seconds since 1970-01-01 UTC, or of an interval, with their fraction
 epoch_ms(ts) ; ; D ; milliseconds since 1970-01-01 UTC; of a number the timestamp
 epoch_us(ts) ; ; D ; microseconds since 1970-01-01 UTC
 epoch_ns(ts) ; ; D ; nanoseconds since 1970-01-01 UTC
@@ -257,6 +264,7 @@ datename, date_name(ts) ; !to_char(ts, '%A') ; T ;
 # Arithmetic with dates and times
 date_diff, datediff, timestampdiff('unit', a, b) ; date_diff(unit, a, b) ; D F T ; the starts of a unit that are passed from a to b, MySQL's timestampdiff counts whole units
 date_trunc, datetrunc('word:part', ts) ; date_trunc(word, ts) ; F T ; the start of a unit that is a word without quotes, as in date_trunc(month, ts)
+date_part, datepart('name:epoch', ts) ; epoch(ts) ; D P ; seconds since 1970-01-01 UTC, or of an interval, with their fraction
 date_part, datepart('word:part', ts) ; date_part(word, ts) ; F T ; a part of a moment whose name is a word without quotes, as in date_part(year, ts)
 datediff(a, b) ; CAST(a AS DATE) - CAST(b AS DATE) ; S M ; days from b to a
 date_sub, datesub('unit', a, b) ; date_span(unit, a, b) ; D ; the whole units from a to b

@@ -234,10 +234,15 @@ def _call(found: re.Match[str], text: str) -> str:
         return "[…] reads a list; write substr(s, 1, 1) of a text"
     if name in {"percentile_cont", "quantile_cont"} and types.endswith("[]"):
         return f"{name} takes one share from 0 to 1 (write a call for each of several)"
+    if name == "to_char" and types.partition("(")[0].partition(",")[0] in _NUMBERS:
+        return "to_char takes a moment here; write format('{:,.2f}', a) for a number"
     if name == "contains" and types.partition(",")[0].endswith("[]"):
         return "contains takes texts; write array_has(list, a) for lists"
     wanted = f"; expected {_list_names(lists or kinds, 'or')}" if lists or kinds else ""
     return f"{name} does not take ({types}){wanted}; write other arguments, or a CAST of some"
+
+
+_NUMBERS = frozenset(["TINYINT", "SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "DECIMAL"])
 
 
 def _arguments(types: str) -> list[str]:
@@ -349,6 +354,8 @@ COERCED = (
 """Advice about a text in a query that is read as a value of another type."""
 
 
+_SCALED = re.compile(r"(?:Duration|Interval)\([^)]*\) [*/]")
+"""Matches the product or quotient of an interval."""
 _LONG = Context(prec=100)
 """Digits of the longest number of a message, and more."""
 _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
@@ -446,6 +453,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     (
         re.compile(r"In an aggregate with DISTINCT, ORDER BY expressions must"),
         "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
+    ),
+    (
+        re.compile(r"only support Literal types for field at idx"),
+        "lag and lead take a literal for rows that are not there; write coalesce(lag(a) OVER (…), b)",
     ),
     (
         re.compile(r"COUNT DISTINCT with multiple arguments"),
@@ -613,7 +624,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
             r"(?:Cannot get result type for temporal operation|Cannot coerce arithmetic expression|string concat operation)"
             r" (?P<sides>[^\n]+?)(?: to valid types|: Invalid|$)"
         ),
-        lambda found, _: f"{sql_types(found['sides'])} is not computed; write a CAST of one side",
+        lambda found, _: (
+            f"{sql_types(found['sides'])} is not computed; write "
+            + ("epoch(a) of the interval, its seconds" if _SCALED.match(found["sides"]) else "a CAST of one side")
+        ),
     ),
     (
         re.compile(r"There isn't a common type to coerce (?P<left>.+) and (?P<right>.+) in (?P<what>\w+) expression"),
