@@ -138,7 +138,7 @@ REFUSED = {
     "ALTER x": "expected TABLE, got 'x' at character 7",
     "ALTER TABLE": "expected a table name, got the end of the statement",
     "ALTER TABLE t": f"expected {ALTERATIONS}, got the end of the statement",
-    "ALTER TABLE t DROP x": f"expected {ALTERATIONS}, got 'DROP' at character 15",
+    "ALTER TABLE t MOVE x": f"expected {ALTERATIONS}, got 'MOVE' at character 15",
     "ALTER TABLE t COMPACT now": "expected the end of the statement, got 'now' at character 23",
     "ALTER TABLE t DROP TAG a b": "expected the end of the statement, got 'b' at character 26",
     "ALTER TABLE t ALTER COLUMN x y": (

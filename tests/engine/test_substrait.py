@@ -56,7 +56,7 @@ QUERIES = {
     "a list": "SELECT id FROM readings WHERE id IN (1, 2, 39)",
     "LIKE": "SELECT id FROM readings WHERE place LIKE 'place 1%'",
     "NULLs compared": "SELECT id FROM readings WHERE place IS NOT DISTINCT FROM 'place 2'",
-    "an aggregate": "SELECT place, count(*) AS n, sum(id), avg(id) FROM readings GROUP BY place",
+    "an aggregate": "SELECT place, count(*) AS n, sum(id) AS s, avg(id) AS a FROM readings GROUP BY place",
     "a window": "SELECT id, row_number() OVER (PARTITION BY place ORDER BY id) AS n FROM readings",
     "a join": "SELECT a.id FROM readings a JOIN readings b ON a.id = b.id AND a.at = b.at WHERE b.id > 30",
     "a subquery": "SELECT id FROM readings WHERE id IN (SELECT id FROM readings WHERE place = 'place 1')",
@@ -65,7 +65,7 @@ QUERIES = {
     "CASE and functions": "SELECT CASE WHEN id = 1 THEN upper(place) ELSE substr(place, 1, 2) END AS x FROM readings",
     "texts": "SELECT lpad(place, 12, '-') || place AS a, "
     + "||".join(["place"] * 12)
-    + " AS b, concat(place, 'x'), replace(place, 'place', 'p') FROM readings",
+    + " AS b, concat(place, 'x') AS c, replace(place, 'place', 'p') AS d FROM readings",
     "EXISTS beside OR": "SELECT id FROM readings a WHERE id < 3 OR EXISTS (SELECT 1 FROM readings b WHERE b.id = a.id AND b.place = 'place 1')",
     "no table": "SELECT 1 AS one, 'x' AS x",
 }
@@ -322,3 +322,11 @@ def test_a_plan_takes_no_parameters(engine: Engine, client: SessionContext) -> N
 
 def test_sql_that_speaks_of_a_plan_is_none() -> None:
     assert plan_in("SELECT 'SUBSTRAIT ''x'''") is None
+
+
+def test_columns_have_the_names_of_the_plan(engine: Engine, client: SessionContext) -> None:
+    frame = client.sql("SELECT place, count(*) AS n, sum(id), avg(id) FROM readings GROUP BY place")
+    answered = engine.query(
+        planned(client, "SELECT place, count(*) AS n, sum(id), avg(id) FROM readings GROUP BY place")
+    )
+    assert answered.schema.names == frame.schema().names

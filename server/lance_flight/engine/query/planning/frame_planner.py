@@ -5,8 +5,8 @@ Each step of it is a module of `dialects`, `compat`, `translation` or `plans`; h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -104,7 +104,7 @@ class FramePlanner:
     def __init__(self, statement: PlanningSession) -> None:
         self._statement = statement
         self._optimiser, self._runner, self._views = statement.optimiser, statement.runner, statement.planned_views
-        self._is_asking, self._asks_equalities = False, True
+        self._is_asking, self._asks_equalities, self._names_columns = False, True, True
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None) -> DataFrame:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
@@ -156,7 +156,8 @@ class FramePlanner:
         """Plan a sent plan as SQL, with checks of its numbers; `Unsupported` if DataFusion cannot write it in SQL of the same meaning."""
         try:
             sql = substrait.text_of(self._optimiser.datafusion, frame)
-            checked = self._frame_of_text(sql, None, is_bound=True)
+            with self._naming(are_named=False):  # its columns have names of the plan
+                checked = self._frame_of_text(sql, None, is_bound=True)
             return substrait.with_columns_of(
                 checked, [shown_name(name) for name in checked.schema().names], frame.schema().names
             )
@@ -165,6 +166,15 @@ class FramePlanner:
                 "numbers of this plan may leave BIGINT or DECIMAL(38, s), and it cannot be planned with a check of that; cast the operands of"
                 " its sums and products to DECIMAL(28, 0) or DOUBLE, or send the query as SQL"
             ) from exc
+
+    @contextmanager
+    def _naming(self, *, are_named: bool) -> Iterator[None]:
+        """Plan the texts of the block with computed columns that are named by their texts, or as DataFusion names them."""
+        before, self._names_columns = self._names_columns, are_named
+        try:
+            yield
+        finally:
+            self._names_columns = before
 
     def _frame_of_text(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         """Plan a query whose searches and hidden columns are replaced, with other words where it has no plan as it is written."""
@@ -220,7 +230,7 @@ class FramePlanner:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        named = with_column_names(sql)
+        named = with_column_names(sql) if self._names_columns else sql
         with translate_positions(self._statement.sent, named):
             rewritten = datafusion_text(named)
         self._optimiser.limits.is_costly |= rewritten.is_costly
@@ -380,7 +390,8 @@ class FramePlanner:
         before = statement.sent, statement.is_view
         statement.sent, statement.is_view = None, True
         try:
-            return self.frame(sql, None)
+            with self._naming(are_named=True):
+                return self.frame(sql, None)
         finally:
             statement.sent, statement.is_view = before
 
