@@ -39,7 +39,6 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from lance_flight_client.dataset.conditions import RowCondition
@@ -49,6 +48,12 @@ from lance_flight_client.spark.portions import DirectPortion, StreamPortion
 from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import Portion
 from lance_flight_client.spark.writing import PlannedWrite, planned_write
+
+try:
+    from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+except ModuleNotFoundError:
+    # Spark 4.1 has none of them, and a catalog's streams need none: they are planned by the connector.
+    ReadLimit = ReadMaxFiles = SupportsTriggerAvailableNow = type("Missing", (), {})  # type: ignore[misc, assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
