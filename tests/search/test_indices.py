@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lance_flight.catalog.bulk.pieces import PieceWork
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.engine.engine import Engine
@@ -258,7 +259,7 @@ def test_work_that_is_interrupted_goes_on_where_it_was(docs: Engine, monkeypatch
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        indexing.create_index(namespace, rules, stopping)
+        indexing.create_index(namespace, rules, PieceWork(progress=stopping))
     assert 0 < sum(stored(docs, "p")) < 5
     report = indexing.create_index(namespace, rules)
     assert 0 < report.tables < 5
