@@ -653,6 +653,37 @@ FEATURES = {
             "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
         ),
     ),
+    "functions as keys": Feature(
+        tables={
+            "keyed (id BIGINT, s VARCHAR, ts TIMESTAMP)": (
+                "bucket(2, id)",
+                "(1, 'a', '2024-01-01'), (2, 'b', '2024-02-01'), (3, 'a', '2024-01-05'), (4, NULL, NULL)",
+            )
+        },
+        queries=[
+            *(
+                f"SELECT {key}, count(*) FROM keyed GROUP BY {key} HAVING {key} IS NOT NULL OR count(*) > 0 ORDER BY {key}"
+                for key in (
+                    "levenshtein(s, 'b')",
+                    "last_day(ts)",
+                    "lpad(s, id::INT, '-')",
+                    "repeat(s, id)",
+                    "strftime(ts, '%Y-%m')",
+                    "regexp_replace(s, 'a', s)",
+                    "strpos(s, s)",
+                    "upper(s) || levenshtein(s, 'x')",
+                    "CASE WHEN id > 1 THEN levenshtein(s, 'b') ELSE -levenshtein(s, 'c') END",
+                )
+            ),
+            "SELECT levenshtein(s, 'b'), count(*) FROM keyed GROUP BY ROLLUP (levenshtein(s, 'b'))",
+            "SELECT last_day(ts), count(*) FROM keyed AS k GROUP BY last_day(k.ts)",
+            "SELECT levenshtein(s, 'b'), sum(id) OVER (PARTITION BY levenshtein(s, 'b')) FROM keyed",
+            "SELECT DISTINCT lpad(s, id::INT, '-') FROM keyed ORDER BY lpad(s, id::INT, '-')",
+            "SELECT id FROM keyed WHERE s IS NOT NULL ORDER BY -levenshtein(s, 'b'), id",
+            "SELECT levenshtein(s, 'b') FROM keyed UNION ALL SELECT levenshtein(s, 'b') FROM (SELECT 'abc' AS s) ORDER BY 1",
+            "SELECT repeat(s, 2), repeat(s, 2), repeat(s, 2) || repeat(s, 2), repeat(s, 2), repeat(s, 2) FROM keyed",
+        ],
+    ),
     "long numbers": Feature(
         tables=LONG,
         form="SELECT id FROM long_rows WHERE {}",

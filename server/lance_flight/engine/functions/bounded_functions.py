@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -47,11 +47,12 @@ Compute = Callable[[Sequence[pa.Array], "Made"], pa.Array]
 class Budget:
     """Bounds the values that the calls of one statement make of a batch together; each counts with its largest batch.
 
-    `copies` is how often the statement writes a value side by side with itself and others: its bytes count so often.
+    `copies` is how often the statement writes a value side by side with itself and others: its bytes count so often. `calls` says how many
+    calls have a name.
     """
 
-    def __init__(self, copies: int = 1) -> None:
-        self._copies = max(1, copies // _FREE_COPIES)
+    def __init__(self, copies: int = 1, calls: Mapping[str, int] = MappingProxyType({})) -> None:
+        self._copies, self._calls = max(1, copies // _FREE_COPIES), calls
         self._made: dict[str, dict[str, float]] = {}
 
     def of(self, call: str) -> Made:
@@ -61,7 +62,7 @@ class Budget:
     def count(self, call: str, unit: str, count: float) -> float:
         """Count what a call has made of a batch, and return what all calls have together."""
         made = self._made.setdefault(unit, {})
-        made[call] = max(made.get(call, 0), count * self._copies)
+        made[call] = max(made.get(call, 0), count * self._copies * self._calls.get(call, 1))
         return sum(made.values())
 
 
@@ -340,10 +341,14 @@ def register_guards(context: SessionContext, names: Iterable[str], budget: Budge
         context.register_udf(udf(partial(guard, budget.of(name)), [kind], kind, "immutable", name))
 
 
-def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[Edit], list[str]]:
-    """Return the edits that insert guards into the calls of a text, and their names; arguments that are short literals need none."""
+def guard_edits(text: str, tokens: Sequence[Token], alike: Callable[[int], Hashable]) -> tuple[list[Edit], list[str]]:
+    """Return the edits that insert guards into the calls of a text, and their names; arguments that are short literals need none.
+
+    Calls for whose places `alike` returns the same have one name, which is there once for each of them.
+    """
     edits: list[Edit] = []
     names: list[str] = []
+    shared: dict[Hashable, str] = {}
     for place, token in enumerate(tokens[:-1]):
         guards = GUARDS.get(token.text.lower()) if token.kind not in STRINGS else None
         if guards is None or not tokens[place + 1].is_sign("("):
@@ -355,7 +360,7 @@ def guard_edits(text: str, tokens: Sequence[Token]) -> tuple[list[Edit], list[st
         for number, (first, stop) in enumerate(arguments):
             start = first + (tokens[first].word in _SIDES)
             if number in guards and start < stop and not _is_small(tokens[start:stop]):
-                names.append(f"{guards[number]}{len(names)}")
+                names.append(shared.setdefault((alike(place), number), f"{guards[number]}{len(names)}"))
                 edits.append((tokens[start].start, tokens[start].start, f"{names[-1]}("))
                 edits.append((tokens[stop - 1].stop, tokens[stop - 1].stop, ")"))
     return edits, names

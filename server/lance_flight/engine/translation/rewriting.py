@@ -51,7 +51,7 @@ from lance_flight.engine.sql.tokens import (
     tokenize,
     tokens_of,
 )
-from lance_flight.engine.translation.typed_calls import NUMBERED, TypedCalls
+from lance_flight.engine.translation.typed_calls import LARGE, TypedCalls
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 from lance_flight.model.schema import MOST_DEPTH
 
@@ -123,7 +123,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     (lambda _, tokens: membership_edits(tokens),),
     (lambda _, tokens: chain_edits(tokens),),
     (distinct_order_edits,),
-    (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
+    (lambda text, tokens: sort_key_edits(text, tokens, LARGE),),
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 _CLAUSES = 3

@@ -7,7 +7,8 @@ nothing; the refusal names the types of its arguments, and the call is registere
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -31,7 +32,13 @@ from lance_flight.engine.compat.float_signs import without_unsigned
 from lance_flight.engine.compat.operand_types import OPERAND, Scopes
 from lance_flight.engine.compat.sort_keys import written_once
 from lance_flight.engine.dialects.spellings import SHOWN_LAMBDA
-from lance_flight.engine.functions.bounded_functions import LISTS, Budget, guard_edits, register_guards, without_guards
+from lance_flight.engine.functions.bounded_functions import (
+    LISTS,
+    Budget,
+    guard_edits,
+    register_guards,
+    without_guards,
+)
 from lance_flight.engine.functions.computed_functions import COMPUTED
 from lance_flight.engine.functions.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.functions.date_functions import date_signature, date_type, dates
@@ -156,8 +163,8 @@ class TypedCalls:
     """Calls of typed functions in one query, each under a generated name, and the names of the guards of other calls.
 
     A query writes values side by side in so many `copies`.
-    Calls of a distance that are written alike share a name, and are computed once; if their types differ, they are named again from what
-    was `written`.
+    Calls that are written alike share a name, which stands `times` in the text, and are computed once. Those of a distance do so in all
+    of a query; if their types differ, they are named again from what was `written`.
     """
 
     sql: str
@@ -165,16 +172,21 @@ class TypedCalls:
     guards: tuple[str, ...] = ()
     written: str | None = None
     copies: int = 1
+    times: Mapping[str, int] = field(default_factory=dict)
     types: dict[str, Sequence[pa.DataType]] = field(default_factory=dict)
     """Types of the arguments of the calls that were planned."""
 
     @classmethod
     def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
         """Give every call of a typed function its own name, and guard the arguments of other calls."""
-        named, calls = _name_calls(sql, frozenset(FUNCTIONS) - _CHECKED, is_shared=is_shared)
-        edits, guards = guard_edits(sql, tokenize(sql))
+        tokens = tokenize(sql)
+        alike = _places_alike(tokens)
+        named, calls = _name_calls(tokens, frozenset(FUNCTIONS) - _CHECKED, alike, is_shared=is_shared)
+        edits, guards = guard_edits(sql, tokens, alike)
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
-        return cls(edit_text(sql, sorted([*named, *edits])), calls, tuple(guards), sql if is_written else None, copies)
+        times = Counter([*guards, *(name for _, _, name in named)])
+        text, written = edit_text(sql, sorted([*named, *edits])), sql if is_written else None
+        return cls(text, calls, tuple(dict.fromkeys(guards)), written, copies, times)
 
     @property
     def has_checks(self) -> bool:
@@ -193,7 +205,8 @@ class TypedCalls:
     def with_checks(self) -> TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
-        named, calls = _name_calls(sql, _CHECKED, is_shared=True)
+        tokens = tokenize(sql)
+        named, calls = _name_calls(tokens, _CHECKED, _places_alike(tokens), is_shared=True)
         return replace(self, sql=edit_text(sql, named), calls={**self.calls, **calls})
 
     def operand_types(self) -> dict[str, pa.DataType]:
@@ -211,7 +224,7 @@ class TypedCalls:
 
         The calls `check` before each batch: DataFusion goes on with a product of rows that nobody reads any more.
         """
-        budget = Budget(self.copies)
+        budget = Budget(self.copies, self.times)
         register = partial(_register, context, budget, check=check)
         register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
@@ -240,24 +253,37 @@ class TypedCalls:
                     register(match["name"], word, types)
 
 
-def _name_calls(sql: str, words: frozenset[str], *, is_shared: bool) -> tuple[list[Edit], dict[str, str]]:
-    """Return the edits that give the calls of some functions names of their own, and the function of each name."""
-    tokens = tokenize(sql)
-    shared: dict[tuple[str | int, ...], str] = {}
-    scopes = Scopes.of(tokens) if _DATES & words & {token.text.lower() for token in tokens} else None
+def _name_calls(
+    tokens: Sequence[Token], words: frozenset[str], alike: Callable[[int], Hashable], *, is_shared: bool
+) -> tuple[list[Edit], dict[str, str]]:
+    """Return the edits that give the calls of some functions names of their own, and the function of each name.
+
+    Calls in one SELECT that are written alike have one name: GROUP BY, HAVING and ORDER BY are about what SELECT lists.
+    """
+    shared: dict[Hashable, str] = {}
     edits: list[Edit] = []
     calls: dict[str, str] = {}
     for place, token in enumerate(tokens[:-1]):
         word = token.text.lower()
         if word in words and token.kind not in STRINGS and _is_expression(tokens, place):
-            name = f"__{_SHOWN.get(word, word)}_call{len(calls)}"
-            if scopes is not None and word in _DATES:
-                name = shared.setdefault(scopes.key(_call(tokens, place), place), name)
-            elif word in _SHARED and is_shared:
-                name = shared.setdefault(_call_key(tokens, place), name)
+            of_query: Hashable = _call_key(tokens, place) if is_shared else place
+            key = of_query if word in _SHARED else alike(place)
+            name = shared.setdefault(key, f"__{_SHOWN.get(word, word)}_call{len(calls)}")
             calls[name] = word
             edits.append((token.start, token.stop, name))
     return edits, calls
+
+
+def _places_alike(tokens: Sequence[Token]) -> Callable[[int], Hashable]:
+    """Return what tells the calls at two places apart: it is equal for those in one SELECT that are written alike."""
+    scopes: list[Scopes] = []
+
+    def key(place: int) -> Hashable:
+        if not scopes:
+            scopes.append(Scopes.of(tokens))
+        return scopes[0].key(_call(tokens, place), place)
+
+    return key
 
 
 def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
@@ -297,11 +323,10 @@ _TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, MOMENT_TEXT])
 """Functions that are called with types that are known."""
 _STRIPPED = _CHECKED | {ROUNDED}
 """Functions that names of columns are shown without."""
-_DATES = frozenset(DATE_NAMES)
-_SHARED = _DISTANCES | _CHECKED | _DATES
-"""Functions each of whose calls that are written alike have one name."""
-NUMBERED = frozenset(FUNCTIONS) - _SHARED
-"""Functions each of whose calls has a name of its own, so that DataFusion computes what is written twice twice."""
+_SHARED = _DISTANCES | _CHECKED
+"""Functions whose calls that are written alike have one name in all of a query, and not in one SELECT alone."""
+LARGE = frozenset([*LISTS, *(name for name, function in COMPUTED.items() if function.grows), HIGHLIGHT])
+"""Functions that may give much more than they are given: no key of ORDER BY calls them twice."""
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 
