@@ -178,7 +178,7 @@ def test_a_null_in_a_column_that_has_none_is_named(database: Database, table: st
     assert "column 'n' is NOT NULL, and row 2 of" in database.refuses(sql)
     lance.write_dataset(pa.table({"p": [1]}), str(database.root / f"{table}_y.lance"))
     sql = f"ALTER TABLE {table} ATTACH TABLE '{table}_y' PARTITION (p = 1) TRUSTED"
-    assert "column 'n' (int32 NOT NULL) is missing" in database.refuses(sql)
+    assert "column 'n' (INTEGER NOT NULL) is missing" in database.refuses(sql)
 
 
 PATHS = [

@@ -57,15 +57,15 @@ def write(made: DataSourceArrowWriter, **columns: Any) -> None:
     [
         pytest.param(
             [spark.StructField("id", spark.StringType())],
-            ["column 'id' is string; expected int64"],
+            ["column 'id' is VARCHAR; expected BIGINT"],
             id="text for a number",
         ),
         pytest.param(
             [ID, spark.StructField("name", spark.DateType())],
-            ["column 'name' is date32[day]; expected string"],
+            ["column 'name' is DATE; expected VARCHAR"],
             id="a date for text",
         ),
-        pytest.param([NAME], ["column 'id' (int64 NOT NULL) is missing"], id="a NOT NULL column is missing"),
+        pytest.param([NAME], ["column 'id' (BIGINT NOT NULL) is missing"], id="a NOT NULL column is missing"),
         pytest.param(
             [ID, spark.StructField("more", spark.LongType())],
             ["column 'more' is not in the table"],
@@ -81,7 +81,7 @@ def write(made: DataSourceArrowWriter, **columns: Any) -> None:
             [
                 "column 'name' stands 2 times",
                 "column 'x' is not in the table",
-                "column 'id' (int64 NOT NULL) is missing",
+                "column 'id' (BIGINT NOT NULL) is missing",
             ],
             id="everything at once",
         ),
