@@ -144,7 +144,7 @@ NOT_ATTACHED = [
     ),
     pytest.param({"day": ["2025-06-01", "June"]}, f"({JUNE})", "holds 'June'", id="a value that cannot be read"),
     pytest.param({"n": ["1", "x"]}, f"({JUNE})", "holds 'x'", id="one of a column that partitions nothing"),
-    pytest.param({"n": [[1], [2]]}, f"({JUNE})", "is list", id="a type that cannot be read"),
+    pytest.param({"n": [[1], [2]]}, f"({JUNE})", "is BIGINT[]", id="a type that cannot be read"),
 ]
 
 

@@ -401,10 +401,12 @@ def of_reads(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name not in OWN_OPTIONS}
 
 
-def _query(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point) -> Relation:
+def _query(
+    options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point, *, has_other_names: bool = True
+) -> Relation:
     if at != NEWEST:
         raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
-    found = metadata_query(backend, table)
+    found = metadata_query(backend, table) if has_other_names else None
     name = found or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
     source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
@@ -422,7 +424,10 @@ def query_plan(options: ReadOptions) -> ReadPlan | None:
     backend = backend_of(catalog)
     if "$" not in table.name and kind_of(backend, table) != "VIEW":
         return None
-    relation = _query(catalog, backend, table, NEWEST if options.at is None else Point(version=str(options.at)))
+    point = NEWEST if options.at is None else Point(version=str(options.at))
+    # `t$partitions` is the service's own name, whose columns are the same over a root and through a server.
+    is_own = table.name.rpartition("$")[2] in METADATA_NAMES
+    relation = _query(catalog, backend, table, point, has_other_names=not is_own)
     return relation.scan(options.columns or relation.source.names, options.filter)
 
 

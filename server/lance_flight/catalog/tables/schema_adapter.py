@@ -35,6 +35,7 @@ from lance_flight.errors import DataError, SchemaError
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.arrow_types import children, contiguous, is_binary, is_string, rebuilt
 from lance_flight.model.schema import FIELD_ID, TABLE_FIELD_ID, NamespaceSchema, Path
+from lance_flight.model.type_names import type_name
 
 KEPT_TABLES = 65_536
 
@@ -408,12 +409,14 @@ def readable(schema: pa.Schema, table: pa.Schema) -> list[str]:
     for field in schema:
         at = table.get_field_index(field.name)
         if at < 0:
-            problems += [f"column {field.name!r} ({field.type} NOT NULL) is missing"] * (not field.nullable)
+            problems += [f"column {field.name!r} ({type_name(field.type)} NOT NULL) is missing"] * (not field.nullable)
             continue
         try:
             pa.nulls(0, table.field(at).type).cast(field.type)
         except _NO_CAST:
-            problems.append(f"column {field.name!r} is {table.field(at).type}; expected {field.type}")
+            problems.append(
+                f"column {field.name!r} is {type_name(table.field(at).type)}; expected {type_name(field.type)}"
+            )
     return problems
 
 
