@@ -679,7 +679,7 @@ FEATURES = {
             "SELECT last_day(ts), count(*) FROM keyed AS k GROUP BY last_day(k.ts)",
             "SELECT levenshtein(s, 'b'), sum(id) OVER (PARTITION BY levenshtein(s, 'b')) FROM keyed",
             "SELECT DISTINCT lpad(s, id::INT, '-') FROM keyed ORDER BY lpad(s, id::INT, '-')",
-            "SELECT id FROM keyed WHERE s IS NOT NULL ORDER BY -levenshtein(s, 'b'), id",
+            "SELECT upper(s) AS s, levenshtein(s, 'B') FROM keyed WHERE s IS NOT NULL GROUP BY s, id ORDER BY id",
             "SELECT levenshtein(s, 'b') FROM keyed UNION ALL SELECT levenshtein(s, 'b') FROM (SELECT 'abc' AS s) ORDER BY 1",
             "SELECT repeat(s, 2), repeat(s, 2), repeat(s, 2) || repeat(s, 2), repeat(s, 2), repeat(s, 2) FROM keyed",
         ],

@@ -377,6 +377,7 @@ REFUSED_QUERIES = {
             "SELECT 1; SELECT 2": "the text has several statements, which ; divides; expected one",
             "SELECT id FROM parts ORDER BY (SELECT max(id) FROM parts) > id": "DataFusion cannot sort or divide rows",
             "SELECT sum(id) OVER (PARTITION BY (SELECT max(id) FROM parts) > id) FROM parts": "DataFusion cannot sort or divide rows",
+            "SELECT id FROM parts ORDER BY -murmur3(id)": "DataFusion cannot sort by a function",
             "SELECT row_number() OVER (ORDER BY random()) FROM parts": "cannot sort rows of which no column is read; write one behind the key",
             "SELECT p.id, n.id FROM parts p CROSS JOIN LATERAL (SELECT id FROM plain ORDER BY abs(id - p.id) LIMIT 1) n": "DataFusion cannot plan a subquery that names a column of the query around it there",
             "SELECT full_text_search('plain', 'word', 'x')": "full_text_search gives rows of a table, not a value; expected it behind FROM or JOIN",

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.model.arrow_json import type_from_text
+from lance_flight.model.hashing import murmur3
 
 from tests.engine.database import Database
 from tests.model.hash_vectors import VECTORS, vector_array, vector_name
@@ -102,3 +103,21 @@ def test_buckets_are_what_the_hash_functions_say(database: Database, table: str)
     )
     stored = database.rows(f"SELECT a_bucket, ab, rows FROM {table}$partitions")
     assert sorted(computed, key=str) == sorted(stored, key=str)
+
+
+# Queries of s and murmur3(x), in which x means something else beside that.
+OTHER_MEANINGS = {
+    "an alias": "SELECT s AS x, murmur3(x) AS h FROM {t} ORDER BY murmur3(x)",
+    "a step of a pipe": "FROM {t} |> SELECT s, murmur3(x) AS h, s AS x |> SELECT s, h, murmur3(x) AS b",
+    "a lambda": "SELECT s, murmur3(x), list_transform([s], x -> murmur3(x)) FROM {t}",
+    "a query inside": "SELECT s, murmur3(x), (SELECT max(murmur3(x)) FROM (SELECT 'a' AS x) AS q) FROM {t}",
+    "a union": "SELECT s, murmur3(x) FROM {t} UNION SELECT s, murmur3(x) FROM (SELECT s, 5 AS x FROM {t} WHERE x = 5) AS q",
+}
+
+
+@pytest.mark.parametrize("sql", OTHER_MEANINGS.values(), ids=OTHER_MEANINGS)
+def test_calls_that_are_written_alike_keep_their_own_columns(database: Database, table: str, sql: str) -> None:
+    database.run(f"CREATE TABLE {table} (x BIGINT, s VARCHAR)")
+    database.run(f"INSERT INTO {table} VALUES (5, '7'), (6, '1'), (7, '3')")
+    hashes = dict(zip("713", murmur3(pa.array([5, 6, 7])).to_pylist(), strict=True))
+    assert {row[0]: row[1] for row in database.rows(sql.format(t=table))} == hashes

@@ -331,6 +331,14 @@ def _last(field: str) -> str:
     return field.rpartition(".")[2]
 
 
+_NOT_A_KEY = "not in GROUP BY"
+
+
+def is_about_keys(message: str) -> bool:
+    """Return whether a query was refused for a column that is no key of GROUP BY."""
+    return _NOT_A_KEY in message
+
+
 def _describe_grouping(match: re.Match[str], _: str) -> str:
     if "_table_number" in match["column"]:
         return "an aggregate cannot stand in SET; write a subquery: SET a = (SELECT sum(b) FROM t)"
@@ -338,7 +346,7 @@ def _describe_grouping(match: re.Match[str], _: str) -> str:
     if " BETWEEN UNBOUNDED PRECEDING " in match["column"]:
         return "a window of groups is not sorted by its place in the SELECT list; write AS and a name for it, and the name in ORDER BY"
     return (
-        f"column {match['column']} stands in {clause} and not in GROUP BY; add it there, or write an aggregate of it,"
+        f"column {match['column']} stands in {clause} and {_NOT_A_KEY}; add it there, or write an aggregate of it,"
         f" as any_value({match['column']})"
     )
 
@@ -583,7 +591,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     ),
     (
         re.compile(r"HAVING clause references:"),
-        "HAVING names a column that is not in GROUP BY; add it there, or write an aggregate of it",
+        f"HAVING names a column that is {_NOT_A_KEY}; add it there, or write an aggregate of it",
     ),
     (
         re.compile(r"Aggregate function calls cannot be nested"),

@@ -51,7 +51,7 @@ from lance_flight.engine.sql.tokens import (
     tokenize,
     tokens_of,
 )
-from lance_flight.engine.translation.typed_calls import LARGE, TypedCalls
+from lance_flight.engine.translation.typed_calls import NUMBERED, TypedCalls
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 from lance_flight.model.schema import MOST_DEPTH
 
@@ -123,7 +123,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     (lambda _, tokens: membership_edits(tokens),),
     (lambda _, tokens: chain_edits(tokens),),
     (distinct_order_edits,),
-    (lambda text, tokens: sort_key_edits(text, tokens, LARGE),),
+    (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 _CLAUSES = 3
@@ -290,12 +290,12 @@ class DataFusionText:
     growth: Growth
 
 
-def datafusion_text(sql: str) -> DataFusionText:
-    """Rewrite a query for DataFusion; the results for short texts are cached."""
-    return _remembered(sql) if len(sql) <= LONGEST_KEPT else _rewrite(sql)
+def datafusion_text(sql: str, *, has_keys: bool = False) -> DataFusionText:
+    """Rewrite a query for DataFusion, also one that `has_keys` which are calls; the results for short texts are cached."""
+    return _remembered(sql, has_keys) if len(sql) <= LONGEST_KEPT else _rewrite(sql, has_keys)
 
 
-def _rewrite(sql: str) -> DataFusionText:
+def _rewrite(sql: str, has_keys: bool) -> DataFusionText:  # noqa: FBT001 - cached by both
     text = for_datafusion(sql)
     tokens = tokenize(text)
     words = [token.word for token in tokens]
@@ -303,7 +303,11 @@ def _rewrite(sql: str) -> DataFusionText:
     is_linear = not is_nested and is_long_by_lists(text, tokens)
     growth = growth_of(text, tokens)
     return DataFusionText(
-        TypedCalls.of(text, copies=growth.copies), is_costly(text, tokens), is_linear, is_nested, growth
+        TypedCalls.of(text, has_keys=has_keys, copies=growth.copies),
+        is_costly(text, tokens),
+        is_linear,
+        is_nested,
+        growth,
     )
 
 

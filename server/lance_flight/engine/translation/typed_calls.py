@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from lance_flight.engine.compat.checked_arithmetic import (
 from lance_flight.engine.compat.float_signs import without_unsigned
 from lance_flight.engine.compat.operand_types import OPERAND, Scopes
 from lance_flight.engine.compat.sort_keys import written_once
-from lance_flight.engine.dialects.spellings import SHOWN_LAMBDA
+from lance_flight.engine.dialects.spellings import LAMBDA, SHOWN_LAMBDA
 from lance_flight.engine.functions.bounded_functions import (
     LISTS,
     Budget,
@@ -55,8 +56,9 @@ from lance_flight.engine.functions.vector_functions import (
     known_types,
     same_instead,
 )
+from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.tokens import STRINGS, Edit, Token, edit_text, tokenize
+from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token, edit_text, fold_name, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi
 from lance_flight.model.type_names import type_name
@@ -163,8 +165,8 @@ class TypedCalls:
     """Calls of typed functions in one query, each under a generated name, and the names of the guards of other calls.
 
     A query writes values side by side in so many `copies`.
-    Calls that are written alike share a name, which stands `times` in the text, and are computed once. Those of a distance do so in all
-    of a query; if their types differ, they are named again from what was `written`.
+    Calls that share a name, which stands `times` in the text, are computed once. Calls of a distance that are written alike share one; if
+    their types differ, they are named again from what was `written`.
     """
 
     sql: str
@@ -177,12 +179,16 @@ class TypedCalls:
     """Types of the arguments of the calls that were planned."""
 
     @classmethod
-    def of(cls, sql: str, *, is_shared: bool = True, copies: int = 1) -> TypedCalls:
-        """Give every call of a typed function its own name, and guard the arguments of other calls."""
+    def of(cls, sql: str, *, is_shared: bool = True, has_keys: bool = False, copies: int = 1) -> TypedCalls:
+        """Give every call of a typed function its own name, and guard the arguments of other calls.
+
+        Where it `has_keys`, calls in one SELECT that are written alike have one name: GROUP BY and ORDER BY are about what SELECT lists.
+        """
         tokens = tokenize(sql)
-        alike = _places_alike(tokens)
-        named, calls = _name_calls(tokens, frozenset(FUNCTIONS) - _CHECKED, alike, is_shared=is_shared)
-        edits, guards = guard_edits(sql, tokens, alike)
+        alike = _places_alike(sql, tokens)
+        names = _Names(tokens, frozenset(FUNCTIONS) - _CHECKED, alike, is_shared=is_shared, has_keys=has_keys)
+        named, calls = _name_calls(names)
+        edits, guards = guard_edits(sql, tokens, alike if has_keys else lambda place: place)
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
         times = Counter([*guards, *(name for _, _, name in named)])
         text, written = edit_text(sql, sorted([*named, *edits])), sql if is_written else None
@@ -192,6 +198,11 @@ class TypedCalls:
     def has_checks(self) -> bool:
         """Return whether operators or sums of integers are calls."""
         return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
+
+    @property
+    def may_be_keys(self) -> bool:
+        """Return whether it has calls with names of their own, which are no keys of GROUP BY."""
+        return bool(self.calls or self.guards)
 
     def asking(self, sql: str, names: Iterable[str]) -> TypedCalls:
         """Return the query as `sql`, in which functions of these names tell the types of operands."""
@@ -206,7 +217,7 @@ class TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
         tokens = tokenize(sql)
-        named, calls = _name_calls(tokens, _CHECKED, _places_alike(tokens), is_shared=True)
+        named, calls = _name_calls(_Names(tokens, _CHECKED, _places_alike(sql, tokens)))
         return replace(self, sql=edit_text(sql, named), calls={**self.calls, **calls})
 
     def operand_types(self) -> dict[str, pa.DataType]:
@@ -253,37 +264,72 @@ class TypedCalls:
                     register(match["name"], word, types)
 
 
-def _name_calls(
-    tokens: Sequence[Token], words: frozenset[str], alike: Callable[[int], Hashable], *, is_shared: bool
-) -> tuple[list[Edit], dict[str, str]]:
-    """Return the edits that give the calls of some functions names of their own, and the function of each name.
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Which calls in a text have one name: those of `words` for which `alike` returns the same, if they are of dates or it `has_keys`.
 
-    Calls in one SELECT that are written alike have one name: GROUP BY, HAVING and ORDER BY are about what SELECT lists.
+    Calls of a distance or a check have one in all of a query, if it `is_shared`.
     """
+
+    tokens: Sequence[Token]
+    words: frozenset[str]
+    alike: Callable[[int], Hashable]
+    is_shared: bool = True
+    has_keys: bool = False
+
+    def key(self, place: int) -> Hashable:
+        """Return what is equal for calls that have one name."""
+        word = self.tokens[place].text.lower()
+        if word in _OF_QUERY:
+            return _call_key(self.tokens, place) if self.is_shared else place
+        return self.alike(place) if word in _DATES or self.has_keys else place
+
+
+def _name_calls(names: _Names) -> tuple[list[Edit], dict[str, str]]:
+    """Return the edits that give the calls of some functions names of their own, and the function of each name."""
     shared: dict[Hashable, str] = {}
     edits: list[Edit] = []
     calls: dict[str, str] = {}
-    for place, token in enumerate(tokens[:-1]):
+    for place, token in enumerate(names.tokens[:-1]):
         word = token.text.lower()
-        if word in words and token.kind not in STRINGS and _is_expression(tokens, place):
-            of_query: Hashable = _call_key(tokens, place) if is_shared else place
-            key = of_query if word in _SHARED else alike(place)
-            name = shared.setdefault(key, f"__{_SHOWN.get(word, word)}_call{len(calls)}")
+        if word in names.words and token.kind not in STRINGS and _is_expression(names.tokens, place):
+            name = shared.setdefault(names.key(place), f"__{_SHOWN.get(word, word)}_call{len(calls)}")
             calls[name] = word
             edits.append((token.start, token.stop, name))
     return edits, calls
 
 
-def _places_alike(tokens: Sequence[Token]) -> Callable[[int], Hashable]:
-    """Return what tells the calls at two places apart: it is equal for those in one SELECT that are written alike."""
+def _places_alike(text: str, tokens: Sequence[Token]) -> Callable[[int], Hashable]:
+    """Return what tells the calls at two places apart: it is equal for those in one SELECT that are written alike.
+
+    Their arguments must have the same types. So no two calls are alike where a name may mean two things in one SELECT: a column and an
+    alias of the list, the variable of a lambda, a column before and after a step of a pipe.
+    """
     scopes: list[Scopes] = []
+    aliases: set[str] = set()
 
     def key(place: int) -> Hashable:
         if not scopes:
             scopes.append(Scopes.of(tokens))
-        return scopes[0].key(_call(tokens, place), place)
+            aliases.update(_aliases(tokens))
+        call = _call(tokens, place)
+        names = {
+            fold_name(token)
+            for token, after in pairwise(call)
+            if token.kind in {Kind.WORD, Kind.NAME} and not (after.is_sign(".") or after.is_sign("("))
+        }
+        return scopes[0].key(call, place) if names.isdisjoint(aliases) else place
 
-    return key
+    return (lambda place: place) if "|>" in text or LAMBDA.search(text) else key
+
+
+def _aliases(tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield the names that may be aliases: those behind AS, or behind a name, a value or a closing bracket."""
+    for before, token in pairwise(tokens):
+        if token.kind in {Kind.WORD, Kind.NAME}:
+            is_behind_operand = before.kind is not Kind.SIGN or before.text in ")]}"
+            if before.word == "AS" or (is_behind_operand and before.word not in BEFORE_OPERAND):
+                yield fold_name(token)
 
 
 def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
@@ -323,10 +369,11 @@ _TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, MOMENT_TEXT])
 """Functions that are called with types that are known."""
 _STRIPPED = _CHECKED | {ROUNDED}
 """Functions that names of columns are shown without."""
-_SHARED = _DISTANCES | _CHECKED
-"""Functions whose calls that are written alike have one name in all of a query, and not in one SELECT alone."""
-LARGE = frozenset([*LISTS, *(name for name, function in COMPUTED.items() if function.grows), HIGHLIGHT])
-"""Functions that may give much more than they are given: no key of ORDER BY calls them twice."""
+_OF_QUERY = _DISTANCES | _CHECKED
+"""Functions whose calls that are written alike have one name in all of a query."""
+_DATES = frozenset(DATE_NAMES)
+NUMBERED = frozenset(FUNCTIONS) - _OF_QUERY - _DATES
+"""Functions whose calls may have names of their own, so that DataFusion computes what is written twice twice."""
 _TABLE_FUNCTIONS = frozenset(["range", "generate_series"])
 
 

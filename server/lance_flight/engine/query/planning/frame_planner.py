@@ -58,6 +58,7 @@ from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.translation.parameters import bound_values, parameter_count, with_listed_values
+from lance_flight.engine.translation.plan_messages import is_about_keys
 from lance_flight.engine.translation.positions import translate_positions
 from lance_flight.engine.translation.rewriting import datafusion_text, number_parameters, with_column_names
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
@@ -231,8 +232,20 @@ class FramePlanner:
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
         named = with_column_names(sql) if self._names_columns else sql
+        try:
+            return self._frame_named(named, parameters, is_bound=is_bound)
+        except SqlError as exc:
+            if not (is_about_keys(str(exc)) and datafusion_text(named).calls.may_be_keys):
+                raise
+            with suppress(SqlError, Unsupported, LimitExceeded):
+                return self._frame_named(named, parameters, is_bound=is_bound, has_keys=True)
+            raise
+
+    def _frame_named(
+        self, named: str, parameters: pa.RecordBatch | None, *, is_bound: bool, has_keys: bool = False
+    ) -> DataFrame:
         with translate_positions(self._statement.sent, named):
-            rewritten = datafusion_text(named)
+            rewritten = datafusion_text(named, has_keys=has_keys)
         self._optimiser.limits.is_costly |= rewritten.is_costly
         self._optimiser.limits.is_linear &= rewritten.is_linear or not rewritten.is_costly
         self._runner.narrow_batches(rewritten.growth, parameters)
