@@ -73,6 +73,8 @@ def statements(s3: S3Server) -> Statements:
 def slow_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked again because this machine was slow."""
     monkeypatch.setattr(looks, "REMEMBERED_SECONDS", 600.0)
+    for module in (looks, table_resolver):
+        monkeypatch.setattr(module, "LISTED_SECONDS", 600.0)
     monkeypatch.setattr(table_resolver, "_SHAPE_SECONDS", 600.0)
     monkeypatch.setattr(formats, "CHECK_SECONDS", 600.0)
 
