@@ -266,7 +266,7 @@ class TypedCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Which calls in a text have one name: those of `words` for which `alike` returns the same, if they are of dates or it `has_keys`.
+    """Names of the calls in a text: one for those of `words` for which `alike` returns the same, if they are of dates or it `has_keys`.
 
     Calls of a distance or a check have one in all of a query, if it `is_shared`.
     """
