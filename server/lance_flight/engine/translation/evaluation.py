@@ -80,11 +80,11 @@ def register_constants(context: SessionContext, principal: str, catalog: str, db
 
 def register_moment(context: SessionContext, began: Callable[[], datetime]) -> None:
     """Register the moment at which a statement began, in microseconds as its columns have: DataFusion's own has nanoseconds, which they refuse."""
-    for word, kind in _MOMENTS.items():
+    for word, kind in MOMENTS.items():
         context.register_udf(udf(partial(_moment, began, kind), [], kind, "stable", word))
 
 
-_MOMENTS = {
+MOMENTS = {
     "now": pa.timestamp("us", "UTC"),
     "current_timestamp": pa.timestamp("us", "UTC"),
     "localtimestamp": pa.timestamp("us"),
@@ -93,6 +93,7 @@ _MOMENTS = {
     "current_time": pa.time64("ns"),
     "localtime": pa.time64("ns"),
 }
+"""Functions of the moment at which a statement began, and their types."""
 
 
 def _moment(began: Callable[[], datetime], kind: pa.DataType) -> pa.Array:

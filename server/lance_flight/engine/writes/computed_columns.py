@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.evolving.schema_evolution import Computed
 from lance_flight.catalog.tables.rows import check_vectors
 from lance_flight.engine.sql.tokens import tokenize
+from lance_flight.engine.translation import evaluation
 from lance_flight.engine.translation.evaluation import compute, computed_type, unsteady
 from lance_flight.engine.translation.rewriting import for_datafusion
 from lance_flight.errors import DataError, NotFound, SchemaError, SqlError, Unsupported
@@ -108,11 +109,12 @@ def _moment_in(text: str) -> str | None:
         return None
     while call.startswith("(") and call.endswith(")"):
         call = call[1:-1]
-    return _MOMENTS.get(call.removesuffix("()"))
-
-
-_MOMENTS = {"now": "current_timestamp", "today": "current_date", **{moment: moment for moment in MOMENTS}}
-_MOMENTS |= {"localtimestamp": "current_timestamp", "localtime": "current_time"}
+    kind = evaluation.MOMENTS.get(call.removesuffix("()"))
+    if kind is None:
+        return None
+    return (
+        "current_date" if pa.types.is_date(kind) else "current_time" if pa.types.is_time(kind) else "current_timestamp"
+    )
 
 
 def _default(after: NamespaceSchema, column: AddColumn) -> dict[int, Computed]:
