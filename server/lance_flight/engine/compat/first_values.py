@@ -9,7 +9,7 @@ from lance_flight.engine.functions.routines import is_aggregate
 from lance_flight.engine.sql.clause_words import NO_FUNCTIONS, QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, items, own_places
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token
 
 _BEFORE_VALUE = frozenset(
     ["SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "ON", "HAVING"]
@@ -31,11 +31,9 @@ def first_value_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     return list(_Reader(text, tokens).edits()) if any(token.word == "LIMIT" for token in tokens) else []
 
 
-class _Reader(TokenPlaces):
+class _Reader(TextPlaces):
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self._text = text
-        self._closing = closing_places(tokens, "([{", ")]}")
+        super().__init__(text, tokens)
         self._relations = relation_places(self)
 
     def edits(self) -> Iterator[Edit]:

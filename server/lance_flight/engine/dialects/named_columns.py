@@ -23,6 +23,7 @@ from lance_flight.engine.sql.select_lists import items
 from lance_flight.engine.sql.tokens import (
     Edit,
     Kind,
+    TextPlaces,
     Token,
     TokenPlaces,
     closing_places,
@@ -122,13 +123,12 @@ def _stands_for_columns(item: Sequence[Token]) -> bool:
     return any(one.word == "COLUMNS" and after.is_sign("(") for one, after in pairwise(item))
 
 
-class _List(TokenPlaces):
+class _List(TextPlaces):
     """A SELECT list, and what it is read from."""
 
     def __init__(self, text: str, tokens: Sequence[Token], start: int) -> None:
-        super().__init__(tokens)
-        self._sql, self._start = text, start
-        self._closing = closing_places(tokens, "([{", ")]}")
+        super().__init__(text, tokens)
+        self._start = start
 
     def query(self, listed: str) -> str:
         """Return a query of other columns of the same FROM, with the queries of WITH before it."""
@@ -139,7 +139,7 @@ class _List(TokenPlaces):
         while stop < len(self.tokens) and not self._ends(stop):
             stop = self._closing.get(stop, stop) + 1
         source = (
-            self._sql[self.tokens[at].start : self.tokens[min(stop, len(self.tokens)) - 1].stop]
+            self._text[self.tokens[at].start : self.tokens[min(stop, len(self.tokens)) - 1].stop]
             if at < stop - 1
             else ""
         )
@@ -156,7 +156,7 @@ class _List(TokenPlaces):
             if query.stop < self._start and not around.isdisjoint(first for first, _ in within):
                 raise Unsupported(f"COLUMNS and RENAME are not read beside a WITH in brackets; {_WRITE}")
             if query.stop < self._start and not around:
-                named = f"{self._sql[self.tokens[0].start : self.tokens[query.stop].stop]} "
+                named = f"{self._text[self.tokens[0].start : self.tokens[query.stop].stop]} "
         return named
 
     def _ends(self, at: int) -> bool:
@@ -166,7 +166,7 @@ class _List(TokenPlaces):
 
     def write_items(self, item: Sequence[Token], columns_of: ColumnsOf) -> Iterator[str]:
         """Yield the items that one stands for."""
-        text = self._sql[item[0].start : item[-1].stop]
+        text = self._text[item[0].start : item[-1].stop]
         star = _star(item)
         if star is not None:
             yield from self._star(item, star, columns_of)
@@ -184,7 +184,7 @@ class _List(TokenPlaces):
         """Return the columns that the argument of COLUMNS names."""
         texts = [token.text for token in inner if token.kind is Kind.STRING]
         if inner and inner[0].is_sign("*"):
-            rest = self._sql[inner[0].start : inner[-1].stop]
+            rest = self._text[inner[0].start : inner[-1].stop]
             return list(_columns(self.query(rest), columns_of))
         columns = list(_columns(self.query("*"), columns_of))
         if len(inner) == 1 and texts:
@@ -206,7 +206,7 @@ class _List(TokenPlaces):
 
     def _star(self, item: Sequence[Token], star: int, columns_of: ColumnsOf) -> Iterator[str]:
         """Yield the columns of `*` with its options: a name for each that has another one, a value for each that is replaced."""
-        wildcard = self._sql[item[0].start : item[star].stop]
+        wildcard = self._text[item[0].start : item[star].stop]
         qualifier = wildcard[:-1]
         columns = dict.fromkeys(_columns(self.query(wildcard), columns_of), "")
         values = {name: f"{qualifier}{quote_parts(name)}" for name in columns}
@@ -222,7 +222,7 @@ class _List(TokenPlaces):
                     columns[name] = fold_name(one[-1])
                 elif word == "REPLACE":
                     columns[name] = name
-                    values[name] = f"({self._sql[one[0].start : one[-3].stop]})"
+                    values[name] = f"({self._text[one[0].start : one[-3].stop]})"
                 else:
                     columns.pop(name)
             at = stop + 1

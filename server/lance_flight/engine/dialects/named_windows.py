@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lance_flight.engine.sql.clause_words import WINDOW_WORDS
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, fold_name
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, fold_name
 from lance_flight.errors import SqlError
 
 _NAMES = frozenset({Kind.WORD, Kind.NAME})
@@ -35,12 +35,7 @@ class _Clause:
     windows: Mapping[str, int]
 
 
-class _Reader(TokenPlaces):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self._text = text
-        self._closing = closing_places(tokens, "([{", ")]}")
-
+class _Reader(TextPlaces):
     def edits(self) -> Iterator[Edit]:
         """Yield the edits of the whole text."""
         clauses: list[_Clause] = []

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.clause_words import UNITS
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token
 from lance_flight.errors import Unsupported
 
 LAMBDA = re.compile(r"\blambda\s+\w+\s*:|\)\s*->", re.IGNORECASE)
@@ -61,12 +61,7 @@ def spelling_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     return list(_Reader(text, tokens).edits()) if _SUSPECTS.search(text) else []
 
 
-class _Reader(TokenPlaces):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self._text = text
-        self._closing = closing_places(tokens, "([{", ")]}")
-
+class _Reader(TextPlaces):
     def edits(self) -> Iterator[Edit]:
         """Yield the edits of the whole text."""
         opened = [""]

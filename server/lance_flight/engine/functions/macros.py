@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.relation_places import relation_places
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 MOST_GROWTH = 4 << 20
@@ -202,12 +202,10 @@ class Macros:
         return ""
 
 
-class _Reader(TokenPlaces):
+class _Reader(TextPlaces):
     def __init__(self, text: str, tokens: Sequence[Token], macros: Macros) -> None:
-        super().__init__(tokens)
-        self._text = text
+        super().__init__(text, tokens)
         self._macros = macros
-        self._closing = closing_places(tokens, "([{", ")]}")
         self._opening = {stop: start for start, stop in self._closing.items()}
         self._room = MOST_GROWTH
         self._relations = relation_places(self)

@@ -14,7 +14,7 @@ from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, SET_OPERATORS, 
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, fold_name
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, fold_name
 from lance_flight.errors import LimitExceeded
 
 LONGEST = 200
@@ -48,11 +48,9 @@ def name_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     return []
 
 
-class _Reader(TokenPlaces):
+class _Reader(TextPlaces):
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
-        self._text = text
-        self._closing = closing_places(tokens, "([{", ")]}")
+        super().__init__(text, tokens)
         self._relations = relation_places(self)
         self._starts = [token.start for token in tokens]
 

@@ -412,3 +412,12 @@ class TokenPlaces:
         if self.is_sign(at, ")"):
             at = next(place for place in range(at, -1, -1) if self.is_sign(place, "(")) - 1
         return fold_name(self.tokens[at]) if at >= 0 else ""
+
+
+class TextPlaces(TokenPlaces):
+    """Tokens of a text, with the text and the place that closes each of its brackets."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self._text = text
+        self._closing = closing_places(tokens, "([{", ")]}")
