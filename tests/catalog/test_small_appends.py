@@ -123,7 +123,7 @@ def test_a_manifest_with_another_column_has_it_in_its_next_file(place: Path) -> 
     namespace = opened(place)
     for number in range(2):
         namespace.append([rows((10 + number, "a"))], evaluate)
-    namespace.log.add_columns([pa.field("extra", pa.int64())])
+    namespace.log.add_columns(namespace.snapshot(), [pa.field("extra", pa.int64())])
     added = namespace.log.open().lance_schema.field("extra")
     for number in range(2):
         namespace.append([rows((20 + number, "a"))], evaluate)

@@ -469,6 +469,20 @@ def test_a_vacuum_that_is_killed_leaves_all_readable_and_the_next_one_finishes(
     assert not expiring_snapshots(Store(str(place)))
 
 
+def test_a_snapshot_of_which_a_vacuum_has_removed_a_part_is_not_there(place: Path) -> None:
+    newest = opened(place).snapshot().version
+    announced = place / ".lance-flight" / leases.EXPIRING / "0.json"
+    announced.parent.mkdir(parents=True, exist_ok=True)
+    for file in manifest(place).checkout_version(newest - 1).get_fragments()[0].metadata.files:
+        (place / "__manifest" / "data" / file.path).unlink()
+    with pytest.raises(Corrupt):
+        opened(place).snapshot(newest - 1)
+    announced.write_bytes(leases.to_bytes([(None, newest - 1)]))
+    with pytest.raises(NotFound, match="has expired"):
+        opened(place).snapshot(newest - 1)
+    assert opened(place).snapshot().version == newest
+
+
 def test_one_broken_table_does_not_keep_the_others_from_being_trimmed(place: Path) -> None:
     (broken,) = [table for table in stored_tables(place) if table.values["p"] == "a"]
     compact(opened(place))

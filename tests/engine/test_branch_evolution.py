@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_flight.catalog.evolving import schema_evolution
 
 from tests.engine.database import Database
 from tests.stock import manifest, manifest_rows, stored_tables
@@ -112,6 +113,12 @@ MERGED = [
         id="a spec here, its column wider there",
     ),
     ("DROP PARTITION (p = 'a')", "ADD COLUMN c INT DEFAULT 7", [{"id": 3, "p": "b", "v": 30, "c": 7}]),
+    pytest.param(
+        "ADD COLUMN c INT NOT NULL DEFAULT 7\nALTER COLUMN c DROP DEFAULT",
+        "INSERT INTO {t} VALUES (5, 'n', 50)",
+        [*with_("c", 7, 7, 7), {"id": 5, "p": "n", "v": 50, "c": 7}],
+        id="a default that went again here, rows there",
+    ),
     ("ALTER COLUMN id SET NOT NULL", "INSERT INTO {t} VALUES (5, 'a', 50)", [*OLD, {"id": 5, "p": "a", "v": 50}]),
 ]
 
@@ -239,6 +246,22 @@ def test_two_branches_add_columns_and_both_are_published(database: Database, cop
     schema = json.loads(manifest(database.root / copied).metadata["schema"])
     ids = [int(field["metadata"]["lance:field_id"]) for field in schema["fields"]]
     assert len(set(ids)) == len(ids) == 6
+
+
+def test_two_branches_add_columns_at_once_and_both_are_published(
+    database: Database, copied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run(f"ALTER TABLE {copied} CREATE BRANCH other")
+
+    def add_there(point: str) -> None:
+        monkeypatch.undo()
+        database.run(f'ALTER TABLE "{copied}@other" ADD COLUMN d INT DEFAULT 8')
+
+    monkeypatch.setattr(schema_evolution, "failpoint", add_there)
+    on(database, copied, "ADD COLUMN c INT DEFAULT 7", branch=True)
+    publish(database, copied)
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH other")
+    assert rows(database, copied) == stored(database, copied) == [{**row, "c": 7, "d": 8} for row in OLD]
 
 
 def test_a_rollback_goes_behind_a_publication_and_what_changed_is_told(database: Database, copied: str) -> None:

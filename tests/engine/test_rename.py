@@ -7,16 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog import table
+from lance_flight.catalog import plain_table, table
 from lance_flight.catalog.commits import transaction, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
+from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
@@ -263,6 +265,74 @@ def test_a_commit_puts_nothing_into_a_table_that_takes_the_name_meanwhile(
     assert (ids(engine, "a"), ids(engine, "c")) == (before, [1])
     engine.update("INSERT INTO a VALUES (4)")
     assert ids(engine, "a") == sorted([*before, 4])
+
+
+IN_PLACE = {
+    "a tag": lambda a: a.create_tag("new"),
+    "a tag of another snapshot": lambda a: a.create_tag("old", replaces=True),
+    "a tag less": lambda a: a.drop_tag("old"),
+    "metadata": lambda a: a.log.update_metadata(a.snapshot(), {"k": "v"}),
+    "a rollback": lambda a: a.rollback(a.snapshot().version - 1),
+}
+FORKS = {
+    "a branch": lambda a: a.create_branch("new"),
+    "a column of the manifest": lambda a: a.log.add_columns(a.snapshot(), [pa.field("k", pa.int64())]),
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "change"),
+    [*(("id", change) for change in IN_PLACE | FORKS), *(("", change) for change in IN_PLACE)],
+)
+def test_what_lance_changes_in_place_never_meets_another_table(
+    tmp_path: Path, engine: Engine, layout: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        put(engine, name, layout, *range(2 if name == "a" else 3))
+        engine.update(f"INSERT INTO {name} VALUES (7)")
+        engine.root.table(TableName("public", name)).create_tag("old")
+    changed = engine.root.table(TableName("public", "a"))
+    changed.snapshot()
+
+    def state(name: str) -> Any:
+        table = lance.dataset(str(tmp_path / (f"{name}/__manifest" if layout else f"{name}.lance")))
+        return ids(engine, name), table.version, table.metadata, table.tags.list(), table.branches.list()
+
+    before = state("b")
+
+    @contextmanager
+    def exchange(*arguments: Any) -> Iterator[None]:
+        monkeypatch.undo()
+        engine.update("ALTER TABLE a RENAME TO c")
+        engine.update("ALTER TABLE b RENAME TO a")
+        with committing(*arguments):
+            yield
+
+    for module in (version_log, manifests, plain_table):
+        if hasattr(module, "committing"):
+            monkeypatch.setattr(module, "committing", exchange)
+    with pytest.raises((SerializationFailure, NotFound)):
+        (IN_PLACE | FORKS)[change](changed)
+    assert state("a") == before
+
+
+def test_a_rename_waits_for_what_is_changed_in_place(tmp_path: Path, engine: Engine) -> None:
+    put(engine, "a", "id", 1)
+    done = []
+
+    def rename() -> None:
+        engine.update("ALTER TABLE a RENAME TO b")
+        done.append("renamed")
+
+    renaming_table = Thread(target=rename)
+    table = engine.root.table(TableName("public", "a"))
+    with table.log.changing_references(table.snapshot()) as main:
+        renaming_table.start()
+        main.tags.create("x", 1)
+        done.append("changed")
+    renaming_table.join()
+    assert done == ["changed", "renamed"]
+    assert list(lance.dataset(str(tmp_path / "b" / "__manifest")).tags.list()) == ["x"]
 
 
 def test_a_listed_table_changes_its_row_and_keeps_its_directory(tmp_path: Path, engine: Engine) -> None:

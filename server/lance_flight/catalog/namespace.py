@@ -32,9 +32,8 @@ from lance_flight.catalog.manifests.snapshot import (
     Snapshot,
     check_in_place,
 )
-from lance_flight.catalog.manifests.version_log import Change, namespace_metadata, schema_text
+from lance_flight.catalog.manifests.version_log import Change, Revision, namespace_metadata, schema_text
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
-from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.formats import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
@@ -135,14 +134,12 @@ class PartitionedNamespace(Table):
                 f"no branch can begin at snapshot {snapshot.version}: it is older than the first write of this"
                 " library, and some of its tables have no fixed version"
             )
-        main = self._main()
-        with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
+        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
             create_branch(main, name, snapshot.version, self.log.store)
 
     def drop_branch(self, name: str) -> None:
         """Forget a branch; what main shows of it since it was published stays."""
-        main = self._main()
-        with committing(self.log.store.uri, int(main.version)):
+        with self.log.changing_references(self.snapshot()) as main:
             drop_branch(main, name)
 
     def evolve(self, change: Change) -> int:
@@ -150,17 +147,27 @@ class PartitionedNamespace(Table):
 
         New columns get ids that no column of another branch has: both may come to be in one schema.
         """
-        refs = self.branches
-        if not refs:
-            return evolve(self.log, change, self._writable)
-        free = max(self._next_field_id(ref) for ref in (None, *refs) if ref != self.branch)
 
         def newest() -> Snapshot:
             snapshot = self._writable()
-            schema = replace(snapshot.schema, next_field_id=max(free, snapshot.schema.next_field_id))
-            return replace(snapshot, schema=schema)
+            free = self._free_field_id()
+            if free <= snapshot.schema.next_field_id:
+                return snapshot
+            return replace(snapshot, schema=replace(snapshot.schema, next_field_id=free))
 
-        return evolve(self.log, change, newest)
+        def change_with_free_ids(snapshot: Snapshot) -> Revision | None:
+            revision, first = change(snapshot), snapshot.schema.next_field_id
+            has_new = revision is not None and revision.schema is not None and revision.schema.next_field_id > first
+            if has_new and self._free_field_id() > first:
+                raise Conflict(f"another branch of {self.name!r} has columns of these ids by now")
+            return revision
+
+        return evolve(self.log, change_with_free_ids, newest)
+
+    def _free_field_id(self) -> int:
+        """Return the first id that no column of another branch has or had; 0 where there is no branch."""
+        refs = self.branches
+        return max((self._next_field_id(ref) for ref in (None, *refs) if refs and ref != self.branch), default=0)
 
     def _next_field_id(self, branch: BranchRef | None) -> int:
         """Return the next id of a column of a branch (None: main); 0 for one that another writer has dropped meanwhile."""
@@ -205,7 +212,7 @@ class PartitionedNamespace(Table):
         check_in_place(self.store.name, snapshot.misplaced)
         missing = [field for field in PIN_FIELDS if field.name not in snapshot.rows.column_names]
         if missing:
-            self.log.add_columns(missing)
+            self.log.add_columns(snapshot, missing)
         elif NAMESPACE_KEY not in snapshot.metadata:
             self.log.update_metadata(snapshot, _new_properties())
         elif snapshot.floating:

@@ -27,7 +27,7 @@ from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY,
 from lance_flight.catalog.manifests.version_log import OPERATION, Change, Revision, VersionLog, transactions_of
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.durability import committing
+from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table, check_values, chosen_version
 from lance_flight.catalog.storage.lance_fields import new_schema, numbered_columns
 from lance_flight.catalog.storage.looks import looks
@@ -224,11 +224,14 @@ class PlainTable(Table):
             return self.store.open(version)
 
     def rollback(self, at: int | str | datetime) -> int:
-        old = self.open(self.snapshot(at).version)
-        if int(old.version) != int(old.latest_version):
-            conflict = f"another writer changed table {self.store.name!r} first"
-            with committing(self.store.uri, int(old.latest_version)), conflicts(conflict):
-                old.restore()
+        snapshot = self.snapshot(at)
+        newest = int(self.open().version)
+        if snapshot.version == newest:
+            return newest
+        conflict = f"another writer changed table {self.store.name!r} first"
+        with committing(self.store.uri, newest), hold_place(self.store.uri), conflicts(conflict):
+            old = self.log.open_same(snapshot)
+            old.restore()
         return int(old.version)
 
     def evolve(self, change: Change) -> int:

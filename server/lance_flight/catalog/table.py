@@ -23,7 +23,6 @@ from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import Change, VersionLog
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import BranchRef, TagRef, create_tag, drop_tag, replace_tag, tags_of
-from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshots, leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -77,9 +76,19 @@ class Table(ABC):
             case str(name):
                 return self._tagged_snapshot(name)
             case datetime():
-                return self.log.snapshot(self.log.version_at(at))
-            case _:
-                return self.log.snapshot(at)
+                return self._old_snapshot(self.log.version_at(at))
+            case int():
+                return self._old_snapshot(at)
+        return self.log.snapshot()
+
+    def _old_snapshot(self, version: int) -> Snapshot:
+        """Return a snapshot; `NotFound` for one of which vacuum has removed a part, where it was stopped then."""
+        try:
+            return self.log.snapshot(version)
+        except Corrupt as exc:
+            if (self._chain, version) not in expiring_snapshots(self.store):
+                raise
+            raise NotFound(f"snapshot {version} of {self.name!r} has expired") from exc
 
     @property
     def place(self) -> str:
@@ -96,14 +105,13 @@ class Table(ABC):
     def create_tag(self, name: str, at: int | str | datetime | None = None, *, replaces: bool = False) -> None:
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it; with `replaces` by a name that another one has."""
         self.refuse_on_branch("be given tags")
-        snapshot, main = self.snapshot(at), self._main()
-        with self.hold(snapshot, is_newest=at is None), committing(self.log.store.uri, int(main.version)):
+        snapshot = self.snapshot(at)
+        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
             (replace_tag if replaces else create_tag)(main, name, snapshot.version)
 
     def drop_tag(self, name: str) -> None:
         """Delete the tag of a snapshot."""
-        main = self._main()
-        with committing(self.log.store.uri, int(main.version)):
+        with self.log.changing_references(self.snapshot()) as main:
             drop_tag(main, name)
 
     def rows(self) -> Iterator[pa.Table]:

@@ -33,7 +33,7 @@ from lance_flight.catalog.manifests.manifest_rows import (
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, read_misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, require_snapshot, said_of
 from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.durability import committing
+from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.further_files import FileLayout, write_file
 from lance_flight.catalog.storage.lance_fields import numbers
@@ -342,16 +342,15 @@ class Manifest(VersionLog):
         if missing:
             # What is missing still shows in the next snapshot.
             with suppress(Conflict):
-                self.add_columns(missing)
+                self.add_columns(base, missing)
                 failpoint("columns_added")
         return bool(missing)
 
-    def add_columns(self, fields: Iterable[pa.Field]) -> None:
-        """Add nullable columns, harmless to every reader; raise `Conflict` if another writer committed at the same moment."""
-        dataset = self.open()
+    def add_columns(self, base: Snapshot, fields: Iterable[pa.Field]) -> None:
+        """Add nullable columns, harmless to every reader; raise `Conflict` if another writer has committed since `base`."""
         conflict = f"another writer changed {self.root.name!r} first"
-        with committing(self.place.uri, int(dataset.version)), conflicts(conflict):
-            dataset.add_columns(pa.schema(list(fields)))
+        with committing(self.place.uri, base.version), hold_place(self.store.uri), conflicts(conflict):
+            self.open_same(base).add_columns(pa.schema(list(fields)))
 
 
 def read_snapshot(dataset: LanceDataset, place: Store, table_branch: str | None = None) -> Snapshot | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -14,12 +14,12 @@ import pyarrow as pa
 from lance import LanceDataset, Transaction
 
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
-from lance_flight.catalog.storage.durability import committing, flush, settle
+from lance_flight.catalog.storage.durability import committing, flush, hold_place, settle
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.version_files import LatestVersion, VersionFile
-from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown
+from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionSpec
@@ -202,8 +202,25 @@ class VersionLog(ABC):
     def update_metadata(self, base: Snapshot, values: Mapping[str, str | None]) -> None:
         """Set table metadata, or raise `Conflict` if another writer set one of the same keys since `base`."""
         conflict = f"another writer changed the metadata of {self.root.name!r} first"
-        with committing(self.place.uri, base.version), conflicts(conflict):
-            self.open(base.version).update_metadata(dict(values))
+        with committing(self.place.uri, base.version), hold_place(self.store.uri), conflicts(conflict):
+            self.open_same(base).update_metadata(dict(values))
+
+    def open_same(self, base: Snapshot) -> LanceDataset:
+        """Return the Lance table of a snapshot; `SerializationFailure` where another table has the place by now."""
+        dataset = self.open(base.version)
+        if dataset.get_version()["timestamp"].astimezone(UTC) != base.committed_at:
+            raise SerializationFailure(f"table {self.root.name!r} was dropped or replaced by another writer")
+        return dataset
+
+    @contextmanager
+    def changing_references(self, known: Snapshot) -> Iterator[LanceDataset]:
+        """Yield the main branch for a change of its tags or branches, which is durable after the block; the table stays where it is.
+
+        `SerializationFailure` where a snapshot that is `known` of it is not there: another table has the place by now.
+        """
+        with committing(self.store.uri, int(self.store.open().version)), hold_place(self.store.uri):
+            self.open_same(known)
+            yield self.store.open()
 
     def version_at(self, moment: datetime) -> int:
         """Return the newest version committed at `moment` (with a zone) or before."""

@@ -26,7 +26,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -39,6 +39,7 @@ from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import BRANCHES, PRIVATE, VERSIONS, parse_version, version_names
 from lance_flight.catalog.storage.whole_files import check_data, check_deletions, is_whole
 from lance_flight.errors import Conflict, OutcomeUnknown, SerializationFailure, StorageFull, Unavailable
+from lance_flight.model.naming import MANIFEST
 
 log = logging.getLogger(__name__)
 
@@ -362,15 +363,51 @@ def _base_of(mark: str) -> int:
 
 
 @contextmanager
-def _lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock of a file or directory for the block, which learns whether it has it."""
+def hold_place(table: str) -> Iterator[None]:
+    """Keep the Lance table at a place from being renamed or dropped for the block: `moving` waits; in an object store nothing is renamed.
+
+    Lance makes tags, branches and metadata wherever it is told to, and says of none whose it is, so that none could be taken back.
+    """
+    versions = Path(table, VERSIONS)
+    while True:
+        with ExitStack() as held:
+            with suppress(OSError):
+                handle = held.enter_context(_open_handle(versions))
+                fcntl.flock(handle, fcntl.LOCK_SH)
+                if not os.path.samestat(os.fstat(handle), versions.stat()):
+                    # It was moved before the lock was free.
+                    continue
+            yield
+            return
+
+
+@contextmanager
+def moving(directory: str) -> Iterator[None]:
+    """Hold the tables in a directory for the block, after all others who hold their place by `hold_place`; those who come later wait."""
+    with ExitStack() as held:
+        for versions in (Path(directory, VERSIONS), Path(directory, MANIFEST, VERSIONS)):
+            # No table, or a file system without locks.
+            with suppress(OSError):
+                fcntl.flock(held.enter_context(_open_handle(versions)), fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _open_handle(path: Path) -> Iterator[int]:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock of a file or directory for the block, which learns whether it has it."""
+    with _open_handle(path) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         yield True
-    finally:
-        os.close(handle)

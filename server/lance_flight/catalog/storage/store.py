@@ -21,7 +21,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import links
 from lance_flight.catalog.storage.counts import StoreRequest, store_requests
-from lance_flight.catalog.storage.durability import settle, write_file
+from lance_flight.catalog.storage.durability import moving, settle, write_file
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name, parse_version, version_names
@@ -462,7 +462,8 @@ class Store:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), destination)
         with self._changing(), target._changing(), self._asking(StoreRequest.WRITE) as (filesystem, path):
             filesystem.create_dir(destination.rpartition("/")[0], recursive=True)
-            filesystem.move(path, destination)
+            with nullcontext() if self.is_remote else moving(self.uri):
+                filesystem.move(path, destination)
 
     def copy_to(self, target: Store) -> None:
         """Copy everything below this place; the object store does it where both lie in one."""
