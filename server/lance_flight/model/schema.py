@@ -112,6 +112,8 @@ MOMENTS: Mapping[str, Callable[[pa.DataType], bool]] = MappingProxyType(
 """Defaults that are computed when rows are written, and the types of columns that may have them."""
 DEFAULT_CHANGED = b"lance_flight:default_changed"
 """Key that says that stored rows of a column need not have its default: it was set, or removed, after they were written."""
+FIRST_DEFAULT = b"lance_flight:first_default"
+"""Key of the value that stored rows got when their column was added, where its default is another one by now, or none."""
 COMMENT = b"comment"
 """Key of the comment of a column in the metadata of its field, and of a table in that of its schema."""
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
@@ -301,6 +303,12 @@ class NamespaceSchema:
             field.name: _moment(text, now, field.type) if text in MOMENTS else pa.scalar(text).cast(field.type)
             for field, text in self._default_texts.items()
         }
+
+    @property
+    def first_defaults(self) -> dict[str, pa.Scalar]:
+        """Values that stored rows got in top-level columns whose default was changed later, by name."""
+        texts = {field: (field.metadata or {}).get(FIRST_DEFAULT) for field in self.arrow}
+        return {f.name: pa.scalar(text.decode()).cast(f.type) for f, text in texts.items() if text is not None}
 
     @property
     def shown_defaults(self) -> dict[str, str]:

@@ -22,6 +22,7 @@ from lance_flight.model.schema import (
     COMMENT,
     DEFAULT,
     DEFAULT_CHANGED,
+    FIRST_DEFAULT,
     KEY_POSITION,
     MOMENTS,
     PRIMARY_KEY,
@@ -284,8 +285,11 @@ class SetDefault:
         return _replace_field(fields, self.path[-1], self._with_default)
 
     def _with_default(self, field: pa.Field) -> pa.Field:
+        known = field.metadata or {}
         change = {DEFAULT: None if self.stored is None else self.stored(field).encode(), DEFAULT_CHANGED: b"true"}
-        return field.with_metadata(_update_metadata(field.metadata, change))
+        if DEFAULT in known and DEFAULT_CHANGED not in known:
+            change[FIRST_DEFAULT] = known[DEFAULT]
+        return field.with_metadata(_update_metadata(known, change))
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +523,7 @@ def _problems(schema: NamespaceSchema) -> Iterator[str]:
 
 def stricter(schema: NamespaceSchema, than: NamespaceSchema) -> dict[int, str]:
     """Return the fields that are NOT NULL in a schema where another one lets NULL stand, or gives them no value: their paths by id."""
-    defaults = {schema.ids[name] for name in schema.defaults}
+    defaults = {schema.ids[name] for name in schema.defaults | schema.first_defaults}
     paths = {}
     for number, (path, stored) in schema.paths.items():
         known = than.paths.get(number)

@@ -295,8 +295,9 @@ def _is_default(field: pa.Field) -> bool:
 
 
 def _defaults(before: NamespaceSchema, after: NamespaceSchema) -> dict[int, Computed]:
-    """Return the computation of the columns that are new in a schema and have a default."""
-    new = {after.ids[name]: value for name, value in after.defaults.items() if after.ids[name] not in before.paths}
+    """Return the computation of the columns that are new in a schema and have, or had, a default."""
+    values = after.defaults | after.first_defaults
+    new = {after.ids[name]: value for name, value in values.items() if after.ids[name] not in before.paths}
     return {number: Computed((), partial(_repeat, value)) for number, value in new.items()}
 
 
