@@ -338,6 +338,18 @@ def test_rollback_in_autocommit_warns_of_what_stays(engine: sa.Engine) -> None:
         connection.execute(table.delete())
 
 
+def test_changes_return_their_rows(engine: sa.Engine) -> None:
+    table = numbered(engine, "returned")
+    with engine.begin() as connection:
+        new = table.insert().values(id=3, s="c").returning(table.c.id, sa.func.upper(table.c.s).label("u"))
+        assert connection.execute(new).mappings().one() == {"id": 3, "u": "C"}
+        changed = table.update().where(table.c.id == 3).values(s="d").returning(table.c.s)
+        assert connection.execute(changed).scalars().all() == ["d"]
+        assert connection.execute(table.delete().where(table.c.id < 3).returning(table)).rowcount in {-1, 2}
+    with engine.connect() as connection:
+        assert connection.execute(table.select()).all() == [(3, "d")]
+
+
 def test_limits_parameters_and_patterns(engine: sa.Engine) -> None:
     table = numbered(engine, "asked")
     with engine.begin() as connection:

@@ -593,8 +593,8 @@ SELECT nextval('s') ;; write row_number() OVER (), or
 SELECT * FROM unnest([5, 6]) WITH ORDINALITY AS u(x, n) ;; write row_number() OVER () at line 1, column
 SELECT id FROM orders FOR UPDATE ;; leave it out: there are no row locks, and an answer has one
 SELECT 'a' COLLATE "C" ;; leave it out, or write
-WITH d AS (DELETE FROM orders RETURNING *) SELECT * FROM d ;; write BEGIN, the change, a SELECT of the rows, and
-DELETE FROM orders WHERE id = 99 RETURNING * ;; write BEGIN, the change, a SELECT of the rows, and
+WITH d AS (DELETE FROM orders RETURNING *) SELECT * FROM d ;; write it alone, with RETURNING for its rows, or
+DELETE FROM orders WHERE id = 99 RETURNING count(*) ;; write BEGIN, the change, a SELECT of the rows, and
 SELECT array_agg(id) WITHIN GROUP (ORDER BY id DESC) FROM orders ;; write array_agg(a ORDER BY b), or string_agg(a, ',' ORDER
 SELECT f.value FROM orders o, LATERAL FLATTEN(input => o.tags, mode => 'array') f ;; write FROM t, unnest(t.list) AS
 SELECT ratio_to_report(price) OVER () FROM orders ;; write a / sum(a) OVER

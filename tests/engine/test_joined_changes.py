@@ -63,12 +63,18 @@ def made(database: Database, table: str) -> Callable[[str], str]:
     return make
 
 
-def by_duckdb(change: str) -> tuple[int, list[tuple[object, ...]]]:
-    """How many rows DuckDB changes, and what it has afterwards."""
+def peer_of_duckdb() -> duckdb.DuckDBPyConnection:
+    """The same tables in DuckDB."""
     peer = duckdb.connect()
     peer.execute(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (id))")
     for sql in (f"INSERT INTO t VALUES {ROWS}", *OTHERS):
         peer.execute(sql)
+    return peer
+
+
+def by_duckdb(change: str) -> tuple[int, list[tuple[object, ...]]]:
+    """How many rows DuckDB changes, and what it has afterwards."""
+    peer = peer_of_duckdb()
     ((count,),) = peer.execute(change.format(t="t")).fetchall()
     return int(count), peer.execute("SELECT * FROM t ORDER BY id").fetchall()
 
@@ -82,6 +88,41 @@ def test_a_change_leaves_what_it_leaves_in_duckdb(
     count, rows = by_duckdb(change)
     assert database.run(change.format(t=table)) == count
     assert database.rows(f"SELECT * FROM {table} ORDER BY id") == rows
+
+
+RETURNED = (
+    "INSERT INTO {t} (id, v) VALUES (6, 1), (7, NULL) RETURNING *",
+    "INSERT INTO {t} (id, p) SELECT id + 100, 'q' FROM one RETURNING id AS k, w + 1, upper(p) || '!', w > 6",
+    "INSERT INTO {t} BY NAME SELECT 'q' AS p, 8 AS id RETURNING * EXCLUDE (v)",
+    "INSERT INTO {t} (id, v) VALUES (1, 11), (6, 60) ON CONFLICT (id) DO UPDATE SET v = excluded.v RETURNING *",
+    "INSERT INTO {t} (id, v) SELECT id, x FROM one ON CONFLICT DO NOTHING RETURNING id, v, w",
+    "INSERT OR REPLACE INTO {t} VALUES (1, 'c', 11, 2), (6, 'f', 60, 2) RETURNING id, p",
+    "UPDATE {t} SET v = v + 1, p = 'm' WHERE w = 1 RETURNING id, v, p",
+    "UPDATE {t} AS q SET w = 0 WHERE p = 'a' RETURNING q.id, q.w, id, CASE WHEN v > 10 THEN 'big' END AS size",
+    "UPDATE {t} SET v = one.x FROM one WHERE {t}.id = one.id RETURNING {t}.id, v",
+    "UPDATE {t} SET v = 1 WHERE false RETURNING *",
+    "DELETE FROM {t} WHERE p = 'a' RETURNING *",
+    "DELETE FROM {t} RETURNING id IS DISTINCT FROM 3, coalesce(v, -1)",
+    "DELETE FROM {t} AS q USING u WHERE q.id = u.id RETURNING q.id, q.v",
+    (
+        "MERGE INTO {t} USING u AS s ON {t}.id = s.id AND s.x < 301 WHEN MATCHED AND {t}.id = 1 THEN DELETE"
+        " WHEN MATCHED THEN UPDATE SET v = s.x WHEN NOT MATCHED AND s.id = 9 THEN INSERT (id, p) VALUES (s.id, s.p)"
+        " RETURNING {t}.id, {t}.p, {t}.v"
+    ),
+)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("change", RETURNED)
+def test_a_change_returns_what_it_returns_in_duckdb(
+    database: Database, made: Callable[[str], str], change: str, layout: str
+) -> None:
+    table = made(layout)
+    peer = peer_of_duckdb()
+    returned = peer.execute(change.format(t="t")).fetchall()
+    assert sorted(database.rows(change.format(t=table)), key=repr) == sorted(returned, key=repr)
+    left = peer.execute("SELECT * FROM t ORDER BY id").fetchall()
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == left
 
 
 def test_new_rows_without_a_key_conflict_with_nothing(database: Database, table: str) -> None:
@@ -113,9 +154,14 @@ REFUSED = {
     "INSERT INTO {t} BY NAME SELECT 1 AS id, 2 AS id": "two columns have the same name",
     "INSERT INTO {t} BY NAME SELECT 1 AS id ON CONFLICT DO NOTHING": "ON CONFLICT goes with INSERT INTO t [(columns)] alone",
     "INSERT INTO one VALUES (1, 1) ON CONFLICT DO NOTHING": "has no primary key; expected ON CONFLICT (column, …)",
-    "INSERT INTO {t} (id) VALUES (6) RETURNING id": "RETURNING is not offered",
-    "UPDATE {t} SET v = 1 WHERE id = 1 RETURNING *": "RETURNING is not offered",
-    "DELETE FROM {t} WHERE id = 1 RETURNING v, w": "RETURNING is not offered",
+    "INSERT INTO {t} (id) VALUES (6) RETURNING nope": "No field named nope",
+    "UPDATE {t} SET v = 1 WHERE id = 1 RETURNING 1 / (v - v)": "Divide by zero",
+    "DELETE FROM {t} WHERE id = 1 RETURNING count(*)": "expressions over the columns of one row",
+    "DELETE FROM {t} WHERE id = 1 RETURNING (SELECT 1)": "expressions over the columns of one row",
+    "DELETE FROM {t} WHERE id = 1 RETURNING v ORDER BY v": "expected the end of the statement, got 'ORDER'",
+    "INSERT INTO {t} (id) VALUES (6) RETURNING id + ?": "takes no parameters",
+    "INSERT OVERWRITE {t} SELECT * FROM {t} RETURNING id": "write BEGIN, the INSERT, a SELECT",
+    "INSERT INTO {t} (id, p) SELECT n, repeat('w', 2000) FROM generate_series(1, 20000) AS s(n) RETURNING id": "at most 16 MiB",
 }
 
 

@@ -95,6 +95,31 @@ def test_it_is_done_when_it_is_executed(server: Server, many: str, way: Callable
     assert is_compacted(server, many)
 
 
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_change_that_returns_its_rows_is_made_once(server: Server, many: str, way: Callable[..., Any]) -> None:
+    before = server.rows(f"SELECT * FROM {many} WHERE id = 0")
+    version = manifest(server.root / many).version
+    way(server, f"INSERT INTO {many} VALUES (-1, 'new') RETURNING id, upper(p)")
+    assert server.rows(f"SELECT p FROM {many} WHERE id = -1") == [("new",)]
+    way(server, f"UPDATE {many} SET id = id - 1 WHERE id < 0 RETURNING *")
+    assert server.rows(f"SELECT id FROM {many} WHERE id < 0") == [(-2,)]
+    way(server, f"DELETE FROM {many} WHERE id < 0 RETURNING *")
+    assert server.rows(f"SELECT * FROM {many} WHERE id <= 0") == before
+    assert manifest(server.root / many).version == version + 3
+
+
+def test_the_rows_of_a_change_are_those_of_its_commit(server: Server, other: Server, many: str) -> None:
+    info = planned(server.client, f"UPDATE {many} SET p = 'z' WHERE id = 1 RETURNING id, p")
+    server.run(f"DELETE FROM {many} WHERE id = 1")
+    for each in (server, other, server):
+        assert fetched(each, info) == [{"id": 1, "p": "z"}]
+    with dbapi.connect(server.uri) as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {many} VALUES (?, 'q') RETURNING id", [1])
+        assert cursor.fetchall() == [(1,)]
+        connection.rollback()
+    assert server.rows(f"SELECT * FROM {many} WHERE id = 1") == []
+
+
 REPORTS = {
     "COMPACT": "ALTER TABLE {t} COMPACT",
     "REINDEX": "REINDEX {t}",
@@ -156,6 +181,8 @@ def test_what_only_looks_at_a_statement_runs_nothing(server: Server, many: str, 
     before = files(server.root)
     for sql in REPORTS.values():
         way(server, sql.format(t=many))
+    if way is not in_a_transaction:
+        way(server, f"INSERT INTO {many} VALUES (1, 'a') RETURNING id")
     assert files(server.root) == before
 
 

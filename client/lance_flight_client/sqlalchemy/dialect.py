@@ -341,7 +341,7 @@ class LanceFlightDialect(Reflection):
     supports_sane_rowcount = True
     supports_sane_multi_rowcount = True
     postfetch_lastrowid = False
-    insert_returning = update_returning = delete_returning = False
+    insert_returning = update_returning = delete_returning = True
     supports_views = True
     supports_comments = True
     inline_comments = True

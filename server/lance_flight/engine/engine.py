@@ -134,7 +134,8 @@ class Engine:
                     return Description(schema=work.schema, parameters=parameter_schema(sql))
                 case ChangeStatement():
                     changes = self._changes(running, scope, transaction)
-                    return Description(schema=None, parameters=statement.parameters(sql, changes))
+                    schema = statement.answer_schema(changes)
+                    return Description(schema=schema, parameters=statement.parameters(sql, changes))
         raise TypeError(f"{statement.label} is of no kind of statement")
 
     def _parse(self, sql: str, scope: Scope, running: RunningStatement | None = None) -> Statement:
@@ -162,7 +163,7 @@ class Engine:
     ) -> QueryPlan | int:
         """Plan a query; run any other statement once for each row of `parameters`, and return the number of affected rows.
 
-        One that returns a report is run as well, and its plan gives what it has done.
+        One that returns a report, or rows by RETURNING, is run as well, and its plan gives these.
         """
         with self.running.enter(StatementKind.QUERY, sql, scope.issuer) as running:
             running.watches = reads_activity(sql)
@@ -185,14 +186,17 @@ class Engine:
                 change = partial(self._run_change, running, statement, parameters, scope)
                 # What a transaction has written before is not run again.
                 is_whole = statement.frees_room and scope.transaction is None
-                running.rows = run_with_reserve(self.root.store, change) if is_whole else change()
+                outcome = run_with_reserve(self.root.store, change) if is_whole else change()
+                if isinstance(outcome, pa.Table):
+                    return self._reports.plan(running, outcome, scope)
+                running.rows = outcome
             return running.rows
 
     def plan(
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
     ) -> QueryPlan | None:
         """Plan a statement that returns rows, or run it for its report; return None for one without rows, which is not run."""
-        if not isinstance(self._parse(sql, scope), RowsStatement | MaintenanceStatement):
+        if not self._parse(sql, scope).returns_rows:
             return None
         planned = self.execute(sql, parameters, endpoints=endpoints, scope=scope)
         return planned if isinstance(planned, QueryPlan) else None
@@ -389,7 +393,7 @@ class Engine:
 
     def _run_change(
         self, running: RunningStatement, statement: Statement, parameters: pa.RecordBatch | None, scope: Scope
-    ) -> int:
+    ) -> int | pa.Table:
         check_parameters(running.sql, parameters, is_query=False)
         match statement:
             case SessionStatement():
@@ -420,8 +424,8 @@ class Engine:
         parameters: pa.RecordBatch | None,
         scope: Scope,
         transaction: SqlTransaction | None,
-    ) -> int:
-        return statement.run(self._changes(running, scope, transaction, parameters))
+    ) -> int | pa.Table:
+        return statement.execute(self._changes(running, scope, transaction, parameters))
 
     def _changes(
         self,

@@ -15,6 +15,7 @@ from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privile
 from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
+from lance_flight.engine.writes.returning import ReturnedRows
 from lance_flight.errors import Unsupported
 
 NewSession: TypeAlias = Callable[..., QuerySession]
@@ -38,6 +39,8 @@ class Changes:
     access: Access = UNLIMITED
     temporary: TemporaryTables | None = None
     watch: Watch | None = None
+    returned: ReturnedRows | None = None
+    """Rows that RETURNING asks for, as far as they were written."""
 
     def bindings(self) -> Iterator[pa.RecordBatch | None]:
         """Yield what each execution is bound with: one row of parameters, or None."""

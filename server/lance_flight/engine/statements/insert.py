@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
@@ -24,20 +23,21 @@ from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import Kind, TokenPlaces
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement, Required
+from lance_flight.engine.statements.kinds import ReturningStatement
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.translation.parameters import column_types, row_of_parameters
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.row_changes import RETURNING, convert_assigned, end
+from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
+from lance_flight.engine.writes.row_changes import convert_assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Insert(ChangeStatement):
-    """INSERT INTO|OVERWRITE t [(columns) | BY NAME] query; `columns` None means all, by position, or by the names in the query.
+class Insert(ReturningStatement):
+    """INSERT INTO|OVERWRITE t [(columns) | BY NAME] query [RETURNING items]; `columns` None means all, by position, or by the names in the query.
 
     With ON CONFLICT, OR IGNORE or OR REPLACE it is an `Upsert`.
     """
@@ -50,20 +50,13 @@ class Insert(ChangeStatement):
     query: str
     overwrite: bool = False
     is_by_name: bool = False
+    returning: Returning | None = None
 
     @classmethod
     def read(cls, cursor: Cursor) -> Insert | Upsert:
         either = next((word for word in _ON_CONFLICT if cursor.accept("OR", word)), None)
         overwrite = either is None and cursor.accept("OVERWRITE")
-        if not overwrite:
-            cursor.expect("INTO")
-        elif not cursor.accept("INTO"):
-            cursor.accept("TABLE")
-        if not any(
-            cursor.peek("TABLE", word) for word in ("(", "BY", "SELECT", "VALUES", "WITH", "FROM", "TABLE", ".")
-        ):
-            cursor.accept("TABLE")
-        table = references.table(cursor)
+        table = _read_table(cursor, is_overwritten=overwrite)
         columns: tuple[str, ...] | None = None
         is_by_name = cursor.accept("BY", "NAME")
         if is_by_name:
@@ -85,13 +78,21 @@ class Insert(ChangeStatement):
                 )
             do = cursor if either is None else Cursor.over(f"ON CONFLICT DO {_ON_CONFLICT[either]}")
             upsert = read_conflict(do, table, columns, query)
-            end(cursor)
-            return upsert
-        end(cursor)
-        return cls(table=table, columns=columns, query=query, overwrite=overwrite, is_by_name=is_by_name)
+            return replace(upsert, returning=read_returning(cursor, table.name))
+        if overwrite and cursor.peek(RETURNING):
+            raise Unsupported("INSERT OVERWRITE … RETURNING; write BEGIN, the INSERT, a SELECT of the rows, and COMMIT")
+        return cls(
+            table=table,
+            columns=columns,
+            query=query,
+            overwrite=overwrite,
+            is_by_name=is_by_name,
+            returning=read_returning(cursor, table.name),
+        )
 
-    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
-        return ()
+    @property
+    def target_name(self) -> TableName:
+        return table_name(self.table)
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         self._policy(changes)
@@ -102,14 +103,12 @@ class Insert(ChangeStatement):
             sql, {**session.wanted_types(), **column_types(piece, self._target(changes.tables, names).types)}
         )
 
-    def run(self, changes: Changes) -> int:
-        return changes.together(partial(self._insert, changes))
-
-    def _insert(self, changes: Changes, transaction: SqlTransaction) -> int:
+    def apply(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Write the rows of all bindings in one commit, and return their number."""
         policy, name = self._policy(changes), table_name(self.table)
         target = self._target(transaction, self._columns(changes, transaction))
         data = self._rows(changes, transaction, target)
+        data = data if changes.returned is None else changes.returned.collect(data)
         table = WritableTable(transaction.table(name), transaction, policy)
         return table.overwrite(data) if self.overwrite else table.append(data)
 
@@ -173,6 +172,17 @@ class Insert(ChangeStatement):
 
 _ON_CONFLICT = {"IGNORE": "NOTHING", "REPLACE": "UPDATE SET *"}
 """Words after OR, and the same in ON CONFLICT DO."""
+
+
+def _read_table(cursor: Cursor, *, is_overwritten: bool) -> TableRef:
+    """Read `INTO [TABLE] t`, or `[INTO|TABLE] t` behind OVERWRITE."""
+    if not is_overwritten:
+        cursor.expect("INTO")
+    elif not cursor.accept("INTO"):
+        cursor.accept("TABLE")
+    if not any(cursor.peek("TABLE", word) for word in ("(", "BY", "SELECT", "VALUES", "WITH", "FROM", "TABLE", ".")):
+        cursor.accept("TABLE")
+    return references.table(cursor)
 
 
 def _end_of_query(cursor: Cursor) -> int | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.changes import Changes
+from lance_flight.engine.writes.ingest import defaults_of, schema_of
+from lance_flight.engine.writes.returning import ReturnedRows, Returning
 
 S = TypeVar("S", bound="Statement")
 Required = tuple[Privilege, TableName]
@@ -68,6 +71,11 @@ class Statement(ABC):
     def label(self) -> str:
         """Return the name of the statement in error messages."""
         return type(self).__name__
+
+    @property
+    def returns_rows(self) -> bool:
+        """True if the statement has an answer of rows, or a report."""
+        return False
 
     @property
     def defined(self) -> str | None:
@@ -130,6 +138,10 @@ class RowsStatement(Statement):
     __slots__ = ()
 
     @property
+    def returns_rows(self) -> bool:
+        return True
+
+    @property
     def text(self) -> str | None:
         """Return the text of a query whose plan may be cached and which takes several rows of parameters; None for other statements."""
         return None
@@ -160,9 +172,67 @@ class ChangeStatement(Statement):
         """Return the parameters of the statement, whose text is `sql`, with their types, without running it."""
         return parameter_schema(sql)
 
+    def answer_schema(self, changes: Changes) -> pa.Schema | None:
+        """Return the columns of the answer, without running the statement; None for one without rows."""
+        return None
+
+    def execute(self, changes: Changes) -> int | pa.Table:
+        """Execute the statement; return its rows, or the number of affected rows where it has none."""
+        return self.run(changes)
+
     @abstractmethod
     def run(self, changes: Changes) -> int:
         """Execute the statement and return the number of affected rows."""
+
+
+class ReturningStatement(ChangeStatement):
+    """Statement that changes rows of one table, and returns them where it ends with RETURNING: as a report, since it runs once."""
+
+    __slots__ = ()
+
+    returning: Returning | None
+
+    @property
+    def returns_rows(self) -> bool:
+        return self.returning is not None
+
+    @property
+    @abstractmethod
+    def target_name(self) -> TableName:
+        """Return the table whose rows the statement changes."""
+
+    @abstractmethod
+    def apply(self, changes: Changes, transaction: SqlTransaction) -> int:
+        """Change rows within a transaction, which may be tried again, and return their number."""
+
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
+        return () if self.returning is None else on(self.target_name, Privilege.SELECT)
+
+    def run(self, changes: Changes) -> int:
+        return changes.together(partial(self.apply, changes))
+
+    def execute(self, changes: Changes) -> int | pa.Table:
+        returning = self.returning
+        if returning is None:
+            return self.run(changes)
+        self.answer_schema(changes)  # refuses what cannot be computed before any file is written
+        answers: list[pa.Table] = []
+
+        def work(transaction: SqlTransaction) -> int:
+            columns, defaults = (transaction.read(self.target_name, of) for of in (schema_of, defaults_of))
+            returned = ReturnedRows(columns, defaults)
+            count = self.apply(replace(changes, returned=returned), transaction)
+            answers[:] = [returning.compute(changes.new_session(transaction, None), returned)]
+            return count
+
+        changes.together(work)
+        return answers[0]
+
+    def answer_schema(self, changes: Changes) -> pa.Schema | None:
+        if self.returning is None:
+            return None
+        columns = changes.tables.read(self.target_name, schema_of)
+        return self.returning.schema(changes.new_session(changes.transaction, None), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +251,10 @@ class MaintenanceStatement(TableStatement):
     """Statement that maintains a partitioned table: it runs once, like a change, and returns a report as rows."""
 
     __slots__ = ()
+
+    @property
+    def returns_rows(self) -> bool:
+        return True
 
     @abstractmethod
     def work(self, namespace: Table, progress: Watch | None) -> MaintenanceWork:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
@@ -22,9 +21,9 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import REMOVING, ChangeStatement, Required, TableStatement
+from lance_flight.engine.statements.kinds import REMOVING, ReturningStatement, TableStatement
+from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
 from lance_flight.engine.writes.row_changes import (
-    RETURNING,
     Assignment,
     Matched,
     MergeClause,
@@ -49,16 +48,11 @@ from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, SqlError, Unsupported
 
 
-class TargetChange(ChangeStatement):
+class TargetChange(ReturningStatement):
     """A statement that changes the rows of one table."""
 
     __slots__ = ()
     is_cancellable = True
-
-    @property
-    @abstractmethod
-    def target_name(self) -> TableName:
-        """Return the table whose rows the statement changes."""
 
     @property
     @abstractmethod
@@ -76,10 +70,7 @@ class TargetChange(ChangeStatement):
     ) -> int:
         """Run the statement once and return the number of rows inserted, changed and removed; `policy` restricts the written rows."""
 
-    def run(self, changes: Changes) -> int:
-        return changes.together(partial(self._change_each, changes))
-
-    def _change_each(self, changes: Changes, transaction: SqlTransaction) -> int:
+    def apply(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Apply the change for each binding, each to the result of the ones before it; return the number of rows."""
         policy = changes.policy(self.writing, self.target_name)
         if changes.parameters is not None and changes.parameters.num_rows > 1:
@@ -133,9 +124,6 @@ class RowChange(TargetChange):
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         """Restrict what `frame`, its query, reads of the target, before it is run."""
 
-    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
-        return ()
-
     def resolve(self, session: QuerySession) -> Self:
         """Return the statement with what it leaves to the definition of its target."""
         return self
@@ -166,7 +154,7 @@ class RowChange(TargetChange):
             transaction.remember_reads()
         session = changes.new_session(transaction, self.target_name, self.changing)
         statement = self.resolve(session)
-        find = partial(RowDelta, session, statement, statement.query_in(session), parameters)
+        find = partial(RowDelta, session, statement, statement.query_in(session), parameters, returned=changes.returned)
         return WritableTable(table, transaction, policy).change(find)
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
@@ -180,7 +168,7 @@ class RowChange(TargetChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(RowChange):
-    """DELETE FROM t [[AS] a] [USING table, …] [WHERE condition]."""
+    """DELETE FROM t [[AS] a] [USING table, …] [WHERE condition] [RETURNING items]."""
 
     forms = ("DELETE",)
     frees_room = True
@@ -188,11 +176,14 @@ class Delete(RowChange):
 
     target: Target
     where: Where
+    returning: Returning | None = None
 
     @classmethod
     def read(cls, cursor: Cursor) -> Delete:
         cursor.expect("FROM")
-        return cls(target=target(cursor), where=where(cursor, "USING"))
+        changed = target(cursor)
+        found = where(cursor, "USING")
+        return cls(target=changed, where=found, returning=read_returning(cursor, changed.alias))
 
     @property
     def changing(self) -> frozenset[Privilege]:
@@ -203,25 +194,29 @@ class Delete(RowChange):
         return frozenset()
 
     def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
-        return delete_query(self.target, self.where, self.target_name.db_schema)
+        returned = () if self.returning is None else schema.names
+        return delete_query(self.target, self.where, self.target_name.db_schema, returned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update(RowChange):
-    """UPDATE t [[AS] a] SET column = expression, … [FROM table, …] [WHERE condition]."""
+    """UPDATE t [[AS] a] SET column = expression, … [FROM table, …] [WHERE condition] [RETURNING items]."""
 
     forms = ("UPDATE",)
 
     target: Target
     assignments: tuple[Assignment, ...]
     where: Where
+    returning: Returning | None = None
 
     @classmethod
     def read(cls, cursor: Cursor) -> Update:
         changed = target(cursor)
         cursor.expect("SET")
         assigned = assignments(cursor, "FROM", "WHERE", RETURNING)
-        return cls(target=changed, assignments=assigned, where=where(cursor, "FROM"))
+        found = where(cursor, "FROM")
+        returning = read_returning(cursor, changed.alias)
+        return cls(target=changed, assignments=assigned, where=found, returning=returning)
 
     @property
     def changing(self) -> frozenset[Privilege]:
@@ -239,7 +234,7 @@ class Update(RowChange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge(Merging, RowChange):
-    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] [ON condition] WHEN …; without ON by the primary key."""
+    """MERGE INTO t [[AS] a] USING source [[AS] s [(column, …)]] [ON condition] WHEN … [RETURNING items]; without ON by the primary key."""
 
     forms = ("MERGE",)
 
@@ -254,10 +249,16 @@ class Merge(Merging, RowChange):
             raise cursor.error("ON, or WHEN for a MERGE by the primary key")
         on = text(cursor, "the condition", "WHEN") if cursor.accept("ON") else ""
         clauses = [_clause(cursor)]
-        while not cursor.done:
+        while not cursor.done and not cursor.peek(RETURNING):
             clauses.append(_clause(cursor))
         return cls(
-            target=into, source=source, source_alias=called, source_columns=columns, on=on, clauses=tuple(clauses)
+            target=into,
+            source=source,
+            source_alias=called,
+            source_columns=columns,
+            on=on,
+            clauses=tuple(clauses),
+            returning=read_returning(cursor, into.alias),
         )
 
     @property
@@ -312,6 +313,7 @@ class Upsert(RowChange):
     keys: tuple[str, ...]
     assignments: tuple[Assignment, ...] | None
     where: str | None = None
+    returning: Returning | None = None
 
     @property
     def label(self) -> str:
@@ -374,6 +376,7 @@ class Upsert(RowChange):
             source_columns=columns,
             on=" AND ".join(f"{quote_parts(self.target.alias, key)} = {quote_parts(EXCLUDED, key)}" for key in keys),
             clauses=tuple(clauses),
+            returning=self.returning,
         )
 
 
@@ -428,7 +431,7 @@ def _clause(cursor: Cursor) -> MergeClause:
         if matched is Matched.TARGET_ONLY:
             raise SqlError("UPDATE SET * takes the columns of the source, and WHEN NOT MATCHED BY SOURCE has none")
         return MergeClause(matched=matched, condition=condition, assignments=(), takes_all=True)
-    return MergeClause(matched=matched, condition=condition, assignments=assignments(cursor, "WHEN"))
+    return MergeClause(matched=matched, condition=condition, assignments=assignments(cursor, "WHEN", RETURNING))
 
 
 def _read_matched(cursor: Cursor) -> Matched:
@@ -465,6 +468,7 @@ class Truncate(TableStatement, TargetChange):
     needs = REMOVING
 
     table: TableRef
+    returning: Returning | None = None
 
     @property
     def defined(self) -> None:

@@ -523,7 +523,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     ),
     (
         re.compile(r"^not offered: Query (?:INSERT|UPDATE|DELETE|MERGE)"),
-        "a change of rows in WITH is not offered; write BEGIN, the change, a SELECT of the rows, and COMMIT",
+        "a change of rows in WITH is not offered; write it alone, with RETURNING for its rows, or BEGIN, the change, a SELECT, and COMMIT",
     ),
     (
         re.compile(r"ANY in LIKE expression|Invalid function 'all'"),

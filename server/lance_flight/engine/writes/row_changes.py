@@ -44,14 +44,14 @@ from lance_flight.engine.translation.parameters import (
 )
 from lance_flight.engine.translation.plan_messages import COERCED
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.errors import DataError, NotFound, SqlError, Unsupported
+from lance_flight.engine.writes.returning import RETURNING, ReturnedRows, Returning
+from lance_flight.errors import DataError, NotFound, SqlError
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import is_document
 from lance_flight.model.type_names import type_name
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
-_AFTER_TABLE = ("SET", "WHERE", "USING")
-RETURNING = "RETURNING"
+_AFTER_TABLE = ("SET", "WHERE", "USING", RETURNING)
 _JOINED = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
 
 
@@ -107,6 +107,7 @@ class Merging:
     source_columns: tuple[str, ...]
     on: str
     clauses: tuple[MergeClause, ...]
+    returning: Returning | None = None
 
 
 def target(cursor: Cursor) -> Target:
@@ -125,18 +126,10 @@ def alias(cursor: Cursor, *following: str) -> str | None:
 
 
 def where(cursor: Cursor, before_sources: str = "") -> Where:
-    """Read `[word table, …] [WHERE condition]`, which ends the statement; the word is another one in each statement."""
+    """Read `[word table, …] [WHERE condition]`; the word is another one in each statement."""
     read = _sources(cursor) if before_sources and cursor.accept(before_sources) else ""
     condition = text(cursor, "a condition", RETURNING) if cursor.accept("WHERE") else None
-    end(cursor)
     return Where(condition, read)
-
-
-def end(cursor: Cursor) -> None:
-    """Raise `SqlError` unless the statement ends here, `Unsupported` where it wants the changed rows back."""
-    if cursor.peek(RETURNING):
-        raise Unsupported("RETURNING is not offered; write BEGIN, the change, a SELECT of the rows, and COMMIT")
-    cursor.end()
 
 
 def _sources(cursor: Cursor) -> str:
@@ -231,12 +224,13 @@ _JOINS = {
 class RowChanges:
     """Batch of changes: the addresses of removed rows (`ADDRESS_FIELDS`), and new rows, named as the target's.
 
-    Those of `inserted` replace no row; those of `come` may have `ORIGIN_FIELDS`.
+    Those of `inserted` replace no row; those of `come` may have `ORIGIN_FIELDS`. `removed` are rows that nothing replaces, for RETURNING.
     """
 
     gone: pa.Table
     come: tuple[pa.Table, ...] = ()
     inserted: tuple[pa.Table, ...] = ()
+    removed: tuple[pa.Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +247,20 @@ class RowQuery:
     unique: tuple[str, ...] = ()
 
 
-def delete_query(target: Target, where: Where, db_schema: str) -> RowQuery:
-    """Build the query for the addresses of the rows that a DELETE removes: each once, of however many rows of the sources."""
-    columns = ", ".join(_of(target.alias, ADDRESS_NAMES))
+def delete_query(target: Target, where: Where, db_schema: str, returned: Sequence[str] = ()) -> RowQuery:
+    """Build the query for the addresses of the rows that a DELETE removes: each once, of however many rows of the sources.
+
+    With them come the columns that are `returned`.
+    """
+    columns = ", ".join([*_of(target.alias, ADDRESS_NAMES), *_with_prefix(_of(target.alias, returned), "o")])
     distinct = "DISTINCT " * bool(where.sources)
     sql = f"SELECT {distinct}{columns} FROM {_show_row(target, where, db_schema)}"  # noqa: S608 - quoted
-    return RowQuery(sql, lambda batch: RowChanges(pa.Table.from_batches([batch])))
+
+    def read(batch: pa.RecordBatch) -> RowChanges:
+        found = pa.Table.from_batches([batch])
+        return RowChanges(found.select(list(ADDRESS_NAMES)), removed=(_old(found, returned),) if returned else ())
+
+    return RowQuery(sql, read)
 
 
 def update_query(
@@ -312,18 +314,29 @@ def merge_query(
     )
     return RowQuery(
         sql,
-        lambda batch: _read_merge(pa.Table.from_batches([batch]), clauses, schema, keeps_ids=keeps_ids),
+        lambda batch: _read_merge(
+            pa.Table.from_batches([batch]),
+            clauses,
+            schema,
+            keeps_ids=keeps_ids,
+            is_returned=statement.returning is not None,
+        ),
         _merged_types(statement, clauses, schema, source),
     )
 
 
-def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool) -> RowChanges:
+def _read_merge(
+    batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Schema, *, keeps_ids: bool, is_returned: bool
+) -> RowChanges:
     gone = batch.select(list(ADDRESS_NAMES))
-    come, inserted = list[pa.Table](), list[pa.Table]()
+    come, inserted, removed = list[pa.Table](), list[pa.Table](), list[pa.Table]()
     for number, clause in enumerate(clauses):
-        if clause.assignments is None:
+        if clause.assignments is None and not is_returned:
             continue
         mine = batch.filter(pc.equal(batch[_ACTION], number))
+        if clause.assignments is None:
+            removed.append(_old(mine, schema.names))
+            continue
         assigned = {a.column: f"c{number}_{place}" for place, a in enumerate(clause.assignments)}
         is_new = clause.matched is Matched.SOURCE_ONLY
         names = [assigned.get(name, None if is_new else f"o{place}") for place, name in enumerate(schema.names)]
@@ -331,7 +344,12 @@ def _read_merge(batch: pa.Table, clauses: Sequence[MergeClause], schema: pa.Sche
         if mine.num_rows:
             rows = pa.table(columns)
             (inserted if is_new else come).append(with_origin(rows, mine) if keeps_ids else rows)
-    return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), tuple(inserted))
+    return RowChanges(gone.filter(pc.is_valid(gone.column(1))), tuple(come), tuple(inserted), tuple(removed))
+
+
+def _old(found: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the columns of the target as they were found."""
+    return found.select([f"o{place}" for place in range(len(names))]).rename_columns(names)
 
 
 def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
@@ -466,23 +484,32 @@ class RowDelta:
         query: RowQuery,
         parameters: pa.RecordBatch | None,
         target: pa.Schema,
+        *,
+        returned: ReturnedRows | None = None,
     ) -> None:
         self.kind = statement.label
         self._session = session
         self._statement = statement
         self._query = query
         self._target = target
+        self._returned = returned
         self._frame = session.frame(query.sql, parameters)
         self._gone = [pa.schema(ADDRESS_FIELDS).empty_table()]
         self._inserted = 0
         self._keys: list[pa.Table] = []
 
     def __iter__(self) -> Iterator[pa.Table]:
+        return self._rows() if self._returned is None else self._returned.collect(self._rows())
+
+    def _rows(self) -> Iterator[pa.Table]:
         self._statement.narrow(self._session, self._frame)
         self._session.prepare(self._frame)
         for batch in self._session.batches(self._frame, storable(self._frame.schema())):
             changes: RowChanges = self._query.read(batch)
             self._gone.append(changes.gone.cast(pa.schema(ADDRESS_FIELDS)))
+            if self._returned is not None:
+                for removed in changes.removed:
+                    self._returned.add(removed)
             yield from (self._assign(rows) for rows in changes.come)
             for new in changes.inserted:
                 stored = self._assign(new)

@@ -218,9 +218,13 @@ class QuerySession:
 
     def rows_of(self, rows: pads.Dataset) -> DataFrame:
         """Return the rows of a dataset that is read in place of a scan by this run alone."""
+        return self.optimiser.datafusion.table(quote_parts(CATALOG, *self.name_rows(rows)))
+
+    def name_rows(self, rows: pads.Dataset) -> tuple[str, str]:
+        """Return the schema and the name by which this run alone reads a dataset."""
         name = f"rows_of_scan_{len(self._derived) + 1}"
         self._derived[name] = rows
-        return self.optimiser.datafusion.table(quote_parts(CATALOG, SEARCHES, name))
+        return SEARCHES, name
 
     def prepare(self, frame: DataFrame) -> None:
         """Collect the predicates that prune beyond the pushed filters from the optimised plan, custom expressions included."""
