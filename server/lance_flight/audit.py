@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
@@ -25,6 +25,10 @@ PATIENCE = 5.0
 MOST_REFUSED_LOGINS = 10
 """Most refused logins a second that are recorded: anyone who can connect can cause them. The next one says how many were left out."""
 MOST_REMEMBERED = 10_000
+MOST_RECENT = 1_000
+"""Newest events that are kept for `system.audit`."""
+MOST_REASON = 2_000
+"""Most characters of the reason of a kept event."""
 MOST_TEXT = 10_000
 """Most characters of the text of a statement."""
 
@@ -78,12 +82,13 @@ class AuditEvent:
     reason: str | None = None
     error: str | None = None
     details: Details = field(default_factory=dict)
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def to_json(self, *, with_sql: bool) -> str:
-        """Return the event as one line of JSON, at the present time; the text of the statement is left out unless asked for."""
+        """Return the event as one line of JSON; the text of the statement is left out unless asked for."""
         subject = self.subject
         line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": self.time.isoformat(timespec="milliseconds"),
             "event": self.kind.value,
             "decision": self.decision.value,
             "principal": subject.principal,
@@ -126,6 +131,7 @@ class AuditTrail:
         self._is_required = False
         self._with_sql = False
         self._counts: Counter[tuple[EventKind, Decision]] = Counter()
+        self._recent: deque[AuditEvent] = deque(maxlen=MOST_RECENT)
         self._known = LruCache[tuple[object, ...], bool](MOST_REMEMBERED)
         self._now = now
         self._second = 0
@@ -149,6 +155,12 @@ class AuditTrail:
             return dict(self._counts)
 
     @property
+    def recent(self) -> list[AuditEvent]:
+        """Return the newest events, the oldest first, without texts of statements and further details."""
+        with self._lock:
+            return list(self._recent)
+
+    @property
     def lost(self) -> int:
         """Return the number of events that could not be written."""
         return 0 if self._sink is None else self._sink.lost
@@ -160,6 +172,7 @@ class AuditTrail:
             return
         with self._lock:
             self._counts[event.kind, event.decision] += 1
+            self._recent.append(_kept(event))
         is_written = sink.put(event.to_json(with_sql=self._with_sql))
         may_wait = event.decision is Decision.ALLOWED and event.error is None and event.kind is not EventKind.POLICY
         if self._is_required and may_wait and not is_written(PATIENCE):
@@ -196,6 +209,12 @@ class AuditTrail:
                 details={"left_out": left_out} if left_out else _NOTHING,
             )
         )
+
+
+def _kept(event: AuditEvent) -> AuditEvent:
+    """Return an event without what may be large."""
+    reason = event.reason and event.reason[:MOST_REASON]
+    return replace(event, subject=replace(event.subject, sql=None), reason=reason, details=_NOTHING)
 
 
 trail = AuditTrail()

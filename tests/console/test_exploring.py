@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
+from lance_flight_client.adbc import Credentials
 
 from tests.console.browsers import expect
 from tests.console.conftest import HOSTILE, Console, Consoles
-from tests.service.server_process import Server
+from tests.service.principals import rows, token_of, tokens_file
+from tests.service.server_process import Server, serving
 
 
 @pytest.fixture(autouse=True)
@@ -188,6 +191,35 @@ def test_maintenance_runs_after_a_yes(
         assert reading.get_by_role("button", name=name).count() == 0
     finally:
         server.run("DROP TABLE parts")
+
+
+AUDITED = "[roles.owner]\nmembers = ['owner']\ngrants = ['ALL ON *']\n[roles.reader]\nmembers = ['reader']\ngrants = ['SELECT ON seen']\n"
+LISTED = [
+    pytest.param(
+        "owner", [r"Servers.*host.*memory_bytes.*MiB", r"Audit.*CREATE TABLE.*public\.seen"], id="administrator"
+    ),
+    pytest.param("reader", ["Only administrators see the servers", "only administrators see it"], id="another user"),
+]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    place = tmp_path_factory.mktemp("audited")
+    (place / "policy").write_text(AUDITED)
+    tokens = tokens_file(place / "tokens", ["owner", "reader"])
+    files = ("--policy-file", str(place / "policy"), "--audit-log", str(place / "log"))
+    with serving(place / "root", "--tokens-file", tokens, *files) as running:
+        rows(running.uri, "owner", "CREATE TABLE seen (n BIGINT)")
+        yield running
+
+
+@pytest.mark.parametrize(("who", "shown"), LISTED)
+def test_operations_are_what_administrators_look_at(
+    consoles: Consoles, audited: Server, who: str, shown: list[str]
+) -> None:
+    page = consoles(audited.uri, Credentials(token=token_of(who))).open("operations")
+    for pattern in shown:
+        expect(page.locator("#operations")).to_contain_text(re.compile(pattern, re.DOTALL))
 
 
 LAYOUTS = [

@@ -369,6 +369,7 @@ def test_partitions_lead_to_their_rows(console: Console) -> None:
     page = console.open("t/public/trips/map?down=site")
     page.get_by_text("As a table (37)").click()
     rows = page.locator("#picture table tbody tr")
+    expect(rows).to_have_count(37)
     assert [row.split("\t")[:2] for row in rows.all_inner_texts()][:3] == [["2", "Bern"], ["1", "Lima"], ["2", "Lima"]]
     rows.nth(1).get_by_role("link", name="rows").click()
     expect(page.locator("#state")).to_contain_text("17 rows")

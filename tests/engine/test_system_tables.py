@@ -1,13 +1,18 @@
-"""Whose statements and sessions a principal sees, and may end."""
+"""Whose statements, sessions, servers and events a principal sees, and what of them he may end."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from lance_flight.audit import AuditEvent, AuditTrail, EventKind, Subject
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
+from lance_flight.engine.query.tables import system_tables
 from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
 from lance_flight.errors import NotFound
@@ -36,12 +41,25 @@ def begun(engine: Engine, access: Access) -> str:
     return plan.tasks[0].statement
 
 
+def table_of(engine: Engine, access: Access, sql: str) -> pa.Table:
+    plan = engine.plan(sql, scope=scope(access))
+    assert plan is not None
+    return engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+
+
 def seen(engine: Engine, access: Access) -> set[str]:
     """Whose statements a principal sees, but for the one that looks."""
-    plan = engine.plan("SELECT principal FROM system.queries WHERE state = 'planned'", scope=scope(access))
-    assert plan is not None
-    found = engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+    found = table_of(engine, access, "SELECT principal FROM system.queries WHERE state = 'planned'")
     return set(found["principal"].to_pylist())
+
+
+class Lines:
+    """A sink that writes nothing."""
+
+    lost = 0
+
+    def put(self, line: str) -> Callable[[float], bool]:
+        return lambda _: True
 
 
 SEEN = [
@@ -65,6 +83,27 @@ def test_a_principal_ends(engine: Engine, access: Access) -> None:
     assert "alice" not in seen(engine, UNLIMITED)
 
 
+@pytest.mark.parametrize(
+    ("access", "expected"), [(ALICE, 0), (ADMIN, 1), (UNLIMITED, 1)], ids=["reader", "admin", "all"]
+)
+def test_only_administrators_see_servers_and_the_audit_trail(
+    engine: Engine, access: Access, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = AuditTrail()
+    trail.begin(Lines())
+    trail.record(AuditEvent(kind=EventKind.DDL, subject=Subject(principal="bob", sql="hush"), reason="x" * 9_999))
+    monkeypatch.setattr(system_tables, "trail", trail)
+    audited = table_of(engine, access, "SELECT * FROM system.audit").to_pylist()
+    assert [(row["event"], row["principal"], len(row["reason"])) for row in audited] == [
+        ("ddl", "bob", 2_000)
+    ] * expected
+    assert "hush" not in str(audited)
+    servers = table_of(engine, access, "SELECT * FROM system.servers").to_pylist()
+    assert [(row["process"], row["statements"], row["memory_bytes"] > 1 << 20) for row in servers] == [
+        (os.getpid(), 1, True)
+    ] * expected
+
+
 def test_a_statement_of_another_principal_is_as_if_it_were_not_there(engine: Engine) -> None:
     statement = begun(engine, ALICE)
     with pytest.raises(NotFound, match=f"no statement '{statement}' is running"):
@@ -72,21 +111,13 @@ def test_a_statement_of_another_principal_is_as_if_it_were_not_there(engine: Eng
     assert seen(engine, UNLIMITED) == {"alice"}
 
 
-def asked(engine: Engine, access: Access, sql: str) -> None:
-    plan = engine.plan(sql, scope=scope(access))
-    assert plan is not None
-    engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
-
-
 def ended(engine: Engine, access: Access) -> list[tuple[str, str, str]]:
-    plan = engine.plan("SELECT principal, sql, outcome FROM system.statements", scope=scope(access))
-    assert plan is not None
-    found = engine.run(plan.tasks[0], Issuer(principal=access.principal), access).read_all()
+    found = table_of(engine, access, "SELECT principal, sql, outcome FROM system.statements")
     return [tuple(row.values()) for row in found.to_pylist()]
 
 
 def test_statements_that_ended_are_remembered_with_their_outcomes(engine: Engine) -> None:
-    asked(engine, ALICE, "SELECT 1 AS one")
+    table_of(engine, ALICE, "SELECT 1 AS one")
     with pytest.raises(NotFound):
         engine.plan("SELECT * FROM nothing", scope=scope(BOB))
     begun(engine, BOB)

@@ -183,6 +183,9 @@ def test_a_refusal_says_to_whom_and_why(uri: str, trail: Trail) -> None:
     )
     assert line["statement"]
     assert "4242424242424242" not in trail.path.read_text()
+    listed = "SELECT reason FROM system.audit WHERE event = 'refusal' AND statement = '{}'".format(line["statement"])
+    assert rows(uri, "owner", listed) == [(line["reason"],)]
+    assert rows(uri, "reader", listed) == []
 
 
 def test_each_statement_that_reads_masks_is_recorded(uri: str, trail: Trail) -> None:

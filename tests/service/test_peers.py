@@ -78,6 +78,12 @@ def test_ended_statements_of_all_are_remembered(servers: list[Server]) -> None:
     assert servers[1].value("SELECT count(*) FROM system.statements WHERE sql = 'SELECT 1 AS ended_there'") >= 1
 
 
+def test_each_server_that_answers_is_listed(servers: list[Server]) -> None:
+    listed = [server.rows("SELECT id, process, release FROM system.servers ORDER BY id") for server in servers]
+    assert listed[0] == listed[1]
+    assert len({process for _, process, _ in listed[0]}) == 2
+
+
 def test_kill_reaches_a_statement_of_another_server(servers: list[Server]) -> None:
     sql = f"{LONG} -- killed"
     info = planned(servers[0].client, sql)

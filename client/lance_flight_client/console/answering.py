@@ -29,6 +29,7 @@ NOT_LET_IN = "This browser is not let in, or not any more: open the address that
 _MOST_DIGITS = 18
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Page = Callable[[Request, ConsoleServer], Response]
+TablePage = Callable[[Request, ConsoleServer, ConsoleTable], Response]
 
 
 class InvalidRequest(Exception):
@@ -86,6 +87,11 @@ def pages_of(request: Request) -> Pages:
     return pages
 
 
+def show(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page."""
+    return pages_of(request).show(request, template, status, **values)
+
+
 def path_of(request: Request) -> str:
     """Return the path as addresses have it: a name may have any character but a slash."""
     return quote(request.scope["path"])
@@ -134,6 +140,25 @@ def page(answer: Page) -> Callable[[Request], Response]:
             login.requests.release()
 
     return answered
+
+
+def table_page(answer: TablePage) -> Callable[[Request], Response]:
+    """Answer a request about a table or view that the user may see."""
+
+    @page
+    @wraps(answer)
+    def of_table(request: Request, server: ConsoleServer) -> Response:
+        db_schema, name = request.path_params["schema"], request.path_params["name"]
+        table = tables.table_named(server, db_schema, name)
+        return no_table(request) if table is None else answer(request, server, table)
+
+    return of_table
+
+
+def no_table(request: Request) -> Response:
+    """Answer that there is no such table."""
+    name = request.path_params["name"]
+    return pages_of(request).problem(request, 404, f"There is no table {name!r} that you may see.")
 
 
 def whole_number(request: Request, name: str) -> int | None:
@@ -185,14 +210,3 @@ def _parameters(given: Mapping[str, Any]) -> pa.RecordBatch | None:
         except (pa.ArrowException, OverflowError) as exc:
             raise InvalidRequest(f"the parameter {name[:40]!r} is {text[:40]!r}; expected fewer digits") from exc
     return pa.record_batch(arrays, list(given)) if given else None
-
-
-def table_of(request: Request, server: ConsoleServer) -> ConsoleTable | None:
-    """Return the table that an address names; None if there is none that the user may see."""
-    return tables.table_named(server, request.path_params["schema"], request.path_params["name"])
-
-
-def no_table(request: Request) -> Response:
-    """Answer that there is no such table."""
-    name = request.path_params["name"]
-    return pages_of(request).problem(request, 404, f"There is no table {name!r} that you may see.")

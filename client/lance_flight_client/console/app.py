@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,80 +21,54 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from lance_flight_client.adbc import Credentials
+from lance_flight_client.console import pages
 from lance_flight_client.console.access import Logins, RequestChecks
 from lance_flight_client.console.answering import Pages, absent
-from lance_flight_client.console.pages import (
-    activity,
-    activity_rows,
-    backlog,
-    begin_query,
-    functions,
-    history,
-    home,
-    kill,
-    layout,
-    layout_candidates,
-    login,
-    login_page,
-    logout,
-    maintain,
-    map_picture,
-    map_svg,
-    operations,
-    partition,
-    partition_map,
-    plan,
-    query_cancel,
-    query_download,
-    query_history,
-    query_page,
-    query_state,
-    query_value,
-    rows_summary,
-    search,
-    summary,
-    table,
-    table_rows,
-)
 from lance_flight_client.console.partition_grid import readable_bytes
 from lance_flight_client.console.server import ConsoleLimits
 
 ROUTES = (
-    Route("/", home),
-    Route("/login", login_page, methods=["GET"]),
-    Route("/login", login, methods=["POST"]),
-    Route("/logout", logout, methods=["POST"]),
-    Route("/t/{schema}/{name}", table),
-    Route("/t/{schema}/{name}/summary", summary),
-    Route("/t/{schema}/{name}/rows", table_rows),
-    Route("/t/{schema}/{name}/rows/summary", rows_summary),
-    Route("/t/{schema}/{name}/search", search),
-    Route("/t/{schema}/{name}/map", partition_map),
-    Route("/t/{schema}/{name}/map/picture", map_picture),
-    Route("/t/{schema}/{name}/map.svg", map_svg),
-    Route("/t/{schema}/{name}/layout", layout),
-    Route("/t/{schema}/{name}/layout/candidates", layout_candidates),
-    Route("/t/{schema}/{name}/partition", partition),
-    Route("/t/{schema}/{name}/history", history),
-    Route("/query", query_page, methods=["GET"]),
-    Route("/query", begin_query, methods=["POST"]),
-    Route("/plan", plan, methods=["POST"]),
-    Route("/query/history", query_history),
-    Route("/functions", functions),
-    Route("/query/{query}.{format}", query_download),
-    Route("/query/{query}", query_state),
-    Route("/query/{query}/value", query_value),
-    Route("/query/{query}/cancel", query_cancel, methods=["POST"]),
-    Route("/operations", operations),
-    Route("/operations/{schema}/{name}", backlog),
-    Route("/operations/{schema}/{name}/{kind}", maintain, methods=["POST"]),
-    Route("/activity", activity),
-    Route("/activity/rows", activity_rows),
-    Route("/activity/{statement}/kill", kill, methods=["POST"]),
+    Route("/", pages.home),
+    Route("/login", pages.login_page, methods=["GET"]),
+    Route("/login", pages.login, methods=["POST"]),
+    Route("/logout", pages.logout, methods=["POST"]),
+    Route("/t/{schema}/{name}", pages.columns),
+    Route("/t/{schema}/{name}/parts", pages.parts),
+    Route("/t/{schema}/{name}/summary", pages.summary),
+    Route("/t/{schema}/{name}/rows", pages.table_rows),
+    Route("/t/{schema}/{name}/rows/summary", pages.rows_summary),
+    Route("/t/{schema}/{name}/search", pages.search),
+    Route("/t/{schema}/{name}/map", pages.partition_map),
+    Route("/t/{schema}/{name}/map/picture", pages.map_picture),
+    Route("/t/{schema}/{name}/map/listing", pages.map_listing),
+    Route("/t/{schema}/{name}/map.svg", pages.map_svg),
+    Route("/t/{schema}/{name}/layout", pages.layout),
+    Route("/t/{schema}/{name}/layout/candidates", pages.layout_candidates),
+    Route("/t/{schema}/{name}/partition", pages.partition),
+    Route("/t/{schema}/{name}/partition/details", pages.partition_details),
+    Route("/t/{schema}/{name}/history", pages.history),
+    Route("/query", pages.query_page, methods=["GET"]),
+    Route("/query", pages.begin_query, methods=["POST"]),
+    Route("/plan", pages.plan, methods=["POST"]),
+    Route("/query/history", pages.query_history),
+    Route("/functions", pages.functions),
+    Route("/query/{query}.{format}", pages.query_download),
+    Route("/query/{query}", pages.query_state),
+    Route("/query/{query}/value", pages.query_value),
+    Route("/query/{query}/cancel", pages.query_cancel, methods=["POST"]),
+    Route("/operations", pages.operations),
+    Route("/operations/{listing}", pages.operations_listing),
+    Route("/operations/{schema}/{name}", pages.backlog),
+    Route("/operations/{schema}/{name}/{kind}", pages.maintain, methods=["POST"]),
+    Route("/activity", pages.activity),
+    Route("/activity/rows", pages.activity_rows),
+    Route("/activity/{statement}/kill", pages.kill, methods=["POST"]),
 )
 
 
 HERE = Path(__file__).parent
+_SIZES = re.compile(r"(\A|_)bytes\Z|memory_limit")
+"""Matches the columns of listings that are numbers of bytes."""
 
 
 def templates() -> Environment:
@@ -106,7 +83,17 @@ def templates() -> Environment:
     made.filters["bytes"] = lambda size: "–" if size is None else readable_bytes(size)
     made.filters["number"] = lambda value: "–" if value is None else f"{value:,}"
     made.filters["moment"] = lambda value: "–" if value is None else f"{value:%Y-%m-%d %H:%M:%S} UTC"
+    made.filters["cell"] = _cell
     return made
+
+
+def _cell(value: Any, name: str) -> Any:
+    """Return a value of a listing as it is shown in a column of a name."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return readable_bytes(value) if isinstance(value, int) and _SIZES.search(name) else "" if value is None else value
 
 
 @dataclass(frozen=True, slots=True)

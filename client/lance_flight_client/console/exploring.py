@@ -37,6 +37,8 @@ WHOLE = re.compile(r"(TINYINT|SMALLINT|INTEGER|BIGINT)( UNSIGNED)?\Z")
 MOMENT = re.compile(r"(TIMESTAMP(TZ)?\(\d\)|DATE)\Z")
 LARGE = re.compile(r"BLOB|VARBINARY|\[\d*\]")
 """Matches the types of columns whose values may be large."""
+_FLOAT = re.compile("FLOAT16|REAL|DOUBLE")
+_NESTED = re.compile(r"STRUCT|MAP|[a-z_]+<")
 _FACETED = re.compile(r"(VARCHAR|BOOLEAN|DATE)\Z")
 
 
@@ -181,25 +183,34 @@ def summarize(server: ConsoleServer, selection: ShownRows) -> tuple[int, list[Co
         return 0, []
     columns = ", ".join(map(quote_name, names))
     rows = f"SELECT {columns} FROM ({selection.source}\n) AS chosen LIMIT {SUMMARY_ROWS}"
-    found = server.rows(f"SUMMARIZE {rows}").to_pylist()
-    read = max((row["count"] for row in found), default=0)
+    # SUMMARIZE computes quantiles too, which take ten times as long as all of these.
+    parts = [
+        f"{what} AS {key}{place}" for place, name in enumerate(names) for key, what in _facts(name, selection.kinds)
+    ]
+    (found,) = server.rows(f"SELECT count(*) AS n, {', '.join(parts)} FROM ({rows}) AS chosen").to_pylist()
+    read = found["n"]
     summaries = [
         ColumnSummary(
-            name=row["column_name"],
-            kind=selection.kinds[row["column_name"]],
-            nulls=float(row["null_percentage"] or 0),
-            distinct=_whole(row["approx_unique"]),
-            low=row["min"],
-            high=row["max"],
+            name=name,
+            kind=selection.kinds[name],
+            nulls=100 * (1 - found[f"present{place}"] / read) if read else 0.0,
+            distinct=found[f"distinct{place}"],
+            low=found.get(f"low{place}"),
+            high=found.get(f"high{place}"),
         )
-        for row in found
-        if row["column_name"] in selection.kinds
+        for place, name in enumerate(names)
     ]
     return read, list(_with_parts(server, rows, summaries)) if read else summaries
 
 
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _facts(name: str, kinds: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the aggregates of a column, with what they are called."""
+    column = quote_name(name)
+    yield "present", f"count({column})"
+    # The sketch takes no floats.
+    yield "distinct", f"approx_distinct({f'CAST({column} AS VARCHAR)' if _FLOAT.match(kinds[name]) else column})"
+    if not _NESTED.match(kinds[name]):
+        yield from ((key, f"CAST({which}({column}) AS VARCHAR)") for key, which in (("low", "min"), ("high", "max")))
 
 
 def _with_parts(server: ConsoleServer, rows: str, summaries: Sequence[ColumnSummary]) -> Iterator[ColumnSummary]:

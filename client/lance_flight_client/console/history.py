@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -110,10 +110,13 @@ def changed_rows(table: ConsoleTable, kinds: Mapping[str, str], first: int, seco
     return f"SELECT * FROM table_changes({text_literal(table.sql())}, {first}, {second})\nLIMIT {most}"
 
 
-def _order(partition: Mapping[str, Any]) -> list[tuple[bool, Any]]:
-    """Return what partitions are sorted by: their specs and values, NULL first."""
-    values = list(partition.values())[: list(partition).index("object_id")]
-    return [(value is not None, value if value is not None else 0) for value in values]
+def order_of(values: Iterable[Any]) -> list[tuple[bool, Any]]:
+    """Return what partitions are sorted by, from their values: NULL first."""
+    return [(value is not None, 0 if value is None else value) for value in values]
+
+
+def _spec_and_values(partition: Mapping[str, Any]) -> list[Any]:
+    return list(partition.values())[: list(partition).index("object_id")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
     """Return the partitions that differ between two snapshots: added, removed, or with another version."""
     old, new = ({row["object_id"]: row for row in table.to_pylist()} for table in (before, after))
     found = []
-    for number in sorted({*old, *new}, key=lambda number: _order(new.get(number) or old[number])):
+    for number in sorted({*old, *new}, key=lambda number: order_of(_spec_and_values(new.get(number) or old[number]))):
         was, now = old.get(number), new.get(number)
         if was is not None and now is not None:
             if (was["read_version"], was["read_branch"], was["location"]) == (

@@ -30,7 +30,8 @@ from lance_flight_client.console.answering import (
     pages_of,
     path_of,
     query_of,
-    table_of,
+    show,
+    table_page,
     whole_number,
 )
 from lance_flight_client.console.exploring import (
@@ -41,15 +42,15 @@ from lance_flight_client.console.exploring import (
     kinds_of,
     summarize,
 )
-from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, history_of
+from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, history_of, order_of
 from lance_flight_client.console.layouts import MOST_PARTITIONS as MOST_LAID_OUT
 from lance_flight_client.console.layouts import CountedLayout, candidates, fields_of_text, partitions_under
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
-from lance_flight_client.console.partitions import details_of, fields_of_spec, rows_of_partition
+from lance_flight_client.console.partitions import address_of_rows, details_of, fields_of_spec
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
 from lance_flight_client.console.searching import SearchForm, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable, fields_of, list_rows
+from lance_flight_client.console.tables import ConsoleSnapshot, ConsoleTable, fields_of, list_rows
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 from lance_flight_client.output import for_spreadsheets
@@ -59,28 +60,27 @@ from lance_flight_client.parameters import text_literal
 @page
 def activity(request: Request, server: ConsoleServer) -> Response:
     """Show what runs, what ended, and sessions."""
-    return pages_of(request).show(request, "activity.html", **_activity(server))
+    return show(request, "activity.html", **_activity(server))
 
 
 @page
 def activity_rows(request: Request, server: ConsoleServer) -> Response:
     """Return the tables of the page, as they are now."""
-    return pages_of(request).show(request, "activity_rows.html", **_activity(server))
+    return show(request, "activity_rows.html", **_activity(server))
+
+
+USERS = f"kind <> 'prepare' AND sql NOT LIKE '{OWN}%'"
+"""The condition of statements that users have run, and not the console for its pages."""
 
 
 def _activity(server: ConsoleServer) -> dict[str, Any]:
-    theirs = f"sql NOT LIKE '{OWN}%'"
-    return {
-        "problem": None,
-        "writes": server.writes,
-        "running": server.rows(
-            f"SELECT * FROM system.queries WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 100"
-        ).to_pylist(),
-        "ended": server.rows(
-            f"SELECT * FROM system.statements WHERE kind <> 'prepare' AND {theirs} ORDER BY began DESC LIMIT 200"
-        ).to_pylist(),
-        "sessions": server.rows("SELECT * FROM system.sessions ORDER BY began DESC LIMIT 100").to_pylist(),
+    shown = {
+        "running": f"SELECT * FROM system.queries WHERE {USERS} ORDER BY began DESC LIMIT 100",
+        "ended": f"SELECT * FROM system.statements WHERE {USERS} ORDER BY began DESC LIMIT 200",
+        "sessions": "SELECT * FROM system.sessions ORDER BY began DESC LIMIT 100",
     }
+    found = {name: server.rows(sql).to_pylist() for name, sql in shown.items()}
+    return {"problem": None, "writes": server.writes, **found}
 
 
 @page
@@ -93,7 +93,7 @@ def kill(request: Request, server: ConsoleServer) -> Response:
             pass
     except ServerError as exc:
         problem = str(exc)
-    return pages_of(request).show(request, "activity_rows.html", **_activity(server) | {"problem": problem})
+    return show(request, "activity_rows.html", **_activity(server) | {"problem": problem})
 
 
 _MOST_FIELDS = 10
@@ -103,7 +103,7 @@ def login_page(request: Request) -> Response:
     """Ask who is there, of a browser that was let in."""
     if login_of(request) is None:
         return pages_of(request).refuse_browser(request)
-    return pages_of(request).show(request, "login.html", problem=None, user="")
+    return show(request, "login.html", problem=None, user="")
 
 
 async def login(request: Request) -> Response:
@@ -138,38 +138,29 @@ def logout(request: Request) -> Response:
     return answer
 
 
-@page
-def partition_map(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def partition_map(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show the partition map, with the partitions greyed that a condition leaves out."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    return pages_of(request).show(request, "map.html", table=console_table, **_map(request, server, console_table))
+    return show(request, "map.html", table=table, **_map(request, server, table))
 
 
-@page
-def map_picture(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def map_picture(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return the map alone, for the page that is open."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    shown = pages_of(request).show(request, "picture.html", table=console_table, **_map(request, server, console_table))
+    shown = show(request, "picture.html", table=table, **_map(request, server, table))
     given = {name: value for name, value in request.query_params.items() if value}
     # The address of the page shows what is looked at: it can be given to others, and come back to.
     shown.headers["HX-Replace-Url"] = f"{path_of(request).removesuffix('/picture')}?{urlencode(given)}"
     return shown
 
 
-@page
-def map_svg(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def map_svg(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return the map as a picture of its own."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    values = _map(request, server, console_table)
+    values = _map(request, server, table)
     if values["grid"] is None or values["problem"]:
         raise InvalidRequest(values["problem"])
-    shown = pages_of(request).show(request, "map.svg", **values | {"fills": FILLS})
+    shown = show(request, "map.svg", **values | {"fills": FILLS})
     return Response(shown.body, media_type="image/svg+xml")
 
 
@@ -184,6 +175,8 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         "committed": snapshot.committed,
         "at": "" if at is None else str(at),
         "newest": urlencode({name: value for name, value in given.items() if value and name != "at"}),
+        "parameters": urlencode([(name, value) for name, value in given.items() if value]),
+        "most": MOST_PARTITIONS,
         "colours": COLOURS,
         "colour": given.get("colour", COLOURS[0]),
         "fills": None,
@@ -193,7 +186,6 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         "opens": None,
         "spec": None,
         "specs": [],
-        "listed": [],
     }
     if not table.is_partitioned or table.is_view:
         return values | {"problem": f"{table.label} has no partitions: every query reads it whole."}
@@ -216,16 +208,10 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
     grid = PartitionGrid.of(
         shown, read=read, down=given.get("down"), across=given.get("across"), colour=values["colour"]
     )
-    placed = list(zip(*(shown[name].to_pylist() for name in (grid.down, grid.across) if name), strict=True))
-    # As the map orders them: NULL first.
-    in_order = sorted(
-        range(len(placed)), key=lambda at: [(value is not None, 0 if value is None else value) for value in placed[at]]
-    )
-    rows = shown.take(in_order[:MOST_PARTITIONS]).to_pylist()
-    kinds, fields = kinds_of(server, table), fields_of_spec(server, table, spec)
-    selections = [rows_of_partition(table, kinds, fields, row, at) for row in rows]
     return values | {
         "grid": grid,
+        "shown": shown,
+        "lit": read,
         "opens": urlencode(
             {
                 name: value
@@ -238,22 +224,44 @@ def _map(request: Request, server: ConsoleServer, table: ConsoleTable) -> dict[s
         "specs": specs,
         "total": partitions.num_rows,
         "read": partitions.num_rows if read is None else len(read),
-        "listed": [
-            (row, read is None or row["object_id"] in read, selection and selection.address)
-            for row, selection in zip(rows, selections, strict=True)
-        ],
     }
 
 
-@page
-def partition(request: Request, server: ConsoleServer) -> Response:
-    """Show a partition, or those of a cell of the map: its rows, its files, and the snapshots that changed it."""
-    console_table = table_of(request, server)
-    if console_table is None or console_table.is_view or not console_table.is_partitioned:
+@table_page
+def map_listing(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
+    """Return the partitions of the map as a table, in the order of the map."""
+    values = _map(request, server, table)
+    if values["grid"] is None:
+        raise InvalidRequest(values["problem"])
+    grid, at = values["grid"], whole_number(request, "at")
+    axes = [name for name in (grid.down, grid.across) if name]
+    rows = sorted(values["shown"].to_pylist(), key=lambda row: order_of(row[name] for name in axes))[:MOST_PARTITIONS]
+    kinds, fields = kinds_of(server, table), fields_of_spec(server, table, values["spec"])
+    members = [
+        (
+            row,
+            values["lit"] is None or row["object_id"] in values["lit"],
+            address_of_rows(table, kinds, fields, row, at),
+        )
+        for row in rows
+    ]
+    return show(
+        request,
+        "partition_rows.html",
+        **values | {"members": members, "fields": grid.fields, "total": len(members), "object_id": None},
+        is_lit=True,
+        base=path_of(request).removesuffix("/map/listing"),
+    )
+
+
+@table_page
+def partition(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
+    """Show a partition, or those of a cell of the map, with links to their rows."""
+    if table.is_view or not table.is_partitioned:
         return no_table(request)
     given, at = request.query_params, whole_number(request, "at")
-    snapshot = tables.snapshot_of(server, console_table, at)
-    partitions = tables.partitions_at(server, console_table, snapshot)
+    snapshot = tables.snapshot_of(server, table, at)
+    partitions = tables.partitions_at(server, table, snapshot)
     if "of" in given:
         found = partitions.filter(pc.equal(partitions["object_id"], given["of"]))
     else:
@@ -263,43 +271,48 @@ def partition(request: Request, server: ConsoleServer) -> Response:
     if not found.num_rows:
         return pages_of(request).problem(request, 404, "There is no such partition in this snapshot.")
     rows = found.slice(0, MOST_LISTED).to_pylist()
-    fields, kinds = fields_of_spec(server, console_table, rows[0]["spec_id"]), kinds_of(server, console_table)
+    fields, kinds = fields_of_spec(server, table, rows[0]["spec_id"]), kinds_of(server, table)
     shown = [name for name in fields_of(found) if found[name].null_count < found.num_rows or found.num_rows == 1]
-    selections = [rows_of_partition(console_table, kinds, fields, row, at) for row in rows]
     values = ", ".join(f"{name} = {'NULL' if rows[0][name] is None else rows[0][name]}" for name in shown)
     is_one = found.num_rows == 1
-    return pages_of(request).show(
+    return show(
         request,
         "partition.html",
-        table=console_table,
+        table=table,
         title=values or "The whole table" if is_one else f"{found.num_rows:,} partitions",
         version=snapshot.version,
         at="" if at is None else str(at),
         fields=shown,
-        members=[(row, selection and selection.address) for row, selection in zip(rows, selections, strict=True)],
+        members=[(row, None, address_of_rows(table, kinds, fields, row, at)) for row in rows],
+        is_lit=False,
+        base=path_of(request).removesuffix("/partition"),
         total=found.num_rows,
-        details=details_of(server, console_table, rows[0]["object_id"], snapshot.version, partitions.num_rows)
-        if is_one
-        else None,
+        object_id=rows[0]["object_id"] if is_one else None,
     )
 
 
-@page
-def layout(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def partition_details(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
+    """Return the files of a partition, and the snapshots that changed it."""
+    details = details_of(server, table, request.query_params.get("of", ""), whole_number(request, "at"))
+    return show(request, "partition_details.html", details=details)
+
+
+@table_page
+def layout(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show how the rows of a table would lie under other partition fields."""
-    console_table = table_of(request, server)
-    if console_table is None or console_table.is_view:
+    if table.is_view:
         return no_table(request)
     by = request.query_params.get("by", "").strip()
     values: dict[str, Any] = dict.fromkeys(("wanted", "now", "grid", "problem"))
     if by:
         try:
-            fields = fields_of_text(by, kinds_of(server, console_table))
-            sizes = tables.summary_of(server, console_table)
-            found = partitions_under(server, console_table, fields, (sizes.size or 0) / max(sizes.rows or 0, 1))
+            fields = fields_of_text(by, kinds_of(server, table))
+            sizes = tables.summary_of(server, table)
+            found = partitions_under(server, table, fields, (sizes.size or 0) / max(sizes.rows or 0, 1))
             now = pa.chunked_array([[sizes.rows or 0]])
-            if console_table.is_partitioned:
-                now = tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table))["rows"]
+            if table.is_partitioned:
+                now = tables.partitions_at(server, table, tables.snapshot_of(server, table))["rows"]
             is_over = found.num_rows > MOST_LAID_OUT
             values |= {
                 "wanted": CountedLayout(fields=by) if is_over else CountedLayout.of(by, found["rows"]),
@@ -308,19 +321,16 @@ def layout(request: Request, server: ConsoleServer) -> Response:
             }
         except (InvalidSelection, ServerError) as exc:
             values["problem"] = str(exc)
-    return pages_of(request).show(request, "layout.html", table=console_table, by=by, fills=None, **values)
+    return show(request, "layout.html", table=table, by=by, fills=None, **values)
 
 
-@page
-def layout_candidates(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def layout_candidates(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return layouts that a table may have, with what each makes of its rows."""
-    console_table = table_of(request, server)
-    if console_table is None or console_table.is_view:
+    if table.is_view:
         return no_table(request)
-    found = candidates(server, console_table, kinds_of(server, console_table))
-    return pages_of(request).show(
-        request, "layouts.html", layouts=found, links=path_of(request).removesuffix("/candidates")
-    )
+    found = candidates(server, table, kinds_of(server, table))
+    return show(request, "layouts.html", layouts=found, links=path_of(request).removesuffix("/candidates"))
 
 
 _MOST_PAST = 100
@@ -338,7 +348,7 @@ def query_page(request: Request, server: ConsoleServer) -> Response:
     for row in columns.to_pylist():
         label = ConsoleTable(row["table_schema"], row["table_name"]).label
         names.setdefault(label, []).append(row["column_name"])
-    return pages_of(request).show(request, "query.html", names=names, limits=server.limits, writes=server.writes)
+    return show(request, "query.html", names=names, limits=server.limits, writes=server.writes)
 
 
 async def begin_query(request: Request) -> Response:
@@ -366,7 +376,7 @@ async def plan(request: Request) -> Response:
 
 @page
 def _show_plan(request: Request, server: ConsoleServer) -> Response:
-    return pages_of(request).show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
+    return show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
 
 
 @page
@@ -450,8 +460,8 @@ def functions(request: Request, server: ConsoleServer) -> Response:
 def query_history(request: Request, server: ConsoleServer) -> Response:
     """Return the statements that this user has run, the newest first, each once."""
     found = server.rows(
-        "SELECT sql, outcome, began FROM system.statements WHERE kind <> 'prepare' AND principal = current_user"
-        f" AND sql NOT LIKE '{OWN}%' ORDER BY began DESC LIMIT {MOST_LISTED}"
+        f"SELECT sql, outcome, began FROM system.statements WHERE {USERS} AND principal = current_user"
+        f" ORDER BY began DESC LIMIT {MOST_LISTED}"
     ).to_pylist()
     newest = {row["sql"]: row for row in reversed(found)}
     ordered = sorted(newest.values(), key=lambda row: row["began"], reverse=True)
@@ -473,71 +483,58 @@ MOST_PARTITIONS = 1_000
 @page
 def home(request: Request, server: ConsoleServer) -> Response:
     """List the tables; their sizes come one by one."""
-    return pages_of(request).show(request, "tables.html", tables=tables.tables_of(server))
+    return show(request, "tables.html", tables=tables.tables_of(server))
 
 
-@page
-def summary(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def summary(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return the row of one table in the list of all."""
-    table = table_of(request, server)
-    if table is None:
-        return no_table(request)
-    return pages_of(request).show(request, "summary.html", table=table, summary=tables.summary_of(server, table))
+    return show(request, "summary.html", table=table, summary=tables.summary_of(server, table))
 
 
-@page
-def table(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def columns(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show the columns of a table, and what there is of it."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    parts = {
-        "indices": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='indexes')}"),
-        "tags": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='tags')}"),
-        "branches": list_rows(server, f"SELECT * FROM {console_table.sql(metadata='branches')}")
-        if console_table.is_partitioned
-        else ([], []),
-    }
-    return pages_of(request).show(
+    return show(
         request,
         "table.html",
-        table=console_table,
-        columns=list_rows(server, f"DESCRIBE {console_table.sql()}"),
-        definition=tables.definition_of(server, console_table),
-        version=tables.snapshot_of(server, console_table).version,
-        parts={} if console_table.is_view else parts,
+        table=table,
+        columns=list_rows(server, f"DESCRIBE {table.sql()}"),
+        definition=tables.definition_of(server, table),
     )
 
 
-@page
-def table_rows(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def parts(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
+    """Return the indexes, tags and branches of a table."""
+    kinds = ("indexes", "tags", "branches") if table.is_partitioned else ("indexes", "tags")
+    found = [(kind.capitalize(), list_rows(server, f"SELECT * FROM {table.sql(metadata=kind)}"), "") for kind in kinds]
+    return show(request, "listings.html", listings=[listing for listing in found if listing[1][1]])
+
+
+@table_page
+def table_rows(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show rows of a table, those that an address selects, and the query that does so."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    selection = _selection(request, server, console_table)
-    return pages_of(request).show(
+    selection = _selection(request, server, table)
+    return show(
         request,
         "rows.html",
-        table=console_table,
+        table=table,
         selection=selection,
-        definition=tables.definition_of(server, console_table) if console_table.is_view else None,
+        definition=tables.definition_of(server, table) if table.is_view else None,
     )
 
 
-@page
-def rows_summary(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def rows_summary(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return what the columns of the selected rows have."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    selection = _selection(request, server, console_table)
+    selection = _selection(request, server, table)
     problem, read, columns = None, 0, list[ColumnSummary]()
     try:
         read, columns = summarize(server, selection)
     except ServerError as exc:
         problem = str(exc)
-    return pages_of(request).show(
+    return show(
         request,
         "rows_summary.html",
         base=path_of(request).removesuffix("/summary"),
@@ -556,103 +553,103 @@ def _selection(request: Request, server: ConsoleServer, table: ConsoleTable) -> 
         raise InvalidRequest(str(exc)) from exc
 
 
-@page
-def search(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def search(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show the rows that a search of a table finds, and its query."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    kinds = kinds_of(server, console_table)
+    kinds = kinds_of(server, table)
     texts, vectors = searched_columns(kinds)
-    wanted = SearchForm.of(console_table, kinds, request.query_params, whole_number(request, "weight"))
-    return pages_of(request).show(
-        request, "search.html", table=console_table, search=wanted, texts=texts, vectors=vectors
-    )
+    wanted = SearchForm.of(table, kinds, request.query_params, whole_number(request, "weight"))
+    return show(request, "search.html", table=table, search=wanted, texts=texts, vectors=vectors)
 
 
 @page
 def operations(request: Request, server: ConsoleServer) -> Response:
-    """Show maintenance and quotas, and what an administrator runs by hand."""
-    return pages_of(request).show(request, "operations.html", **_operations(server))
+    """Show the backlog of the tables, and what administrators look at; each listing comes by itself."""
+    return show(request, "operations.html", **_operations(server))
 
 
-@page
-def backlog(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def backlog(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Return the row of one table in the list of what maintenance may do."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    found = tables.backlog_of(server, console_table)
-    return pages_of(request).show(request, "backlog.html", table=console_table, backlog=found, writes=server.writes)
+    found = tables.backlog_of(server, table)
+    return show(request, "backlog.html", table=table, backlog=found, writes=server.writes)
 
 
+LISTINGS = {
+    "now": (
+        f"SELECT state, count(*) AS statements FROM system.queries WHERE {USERS} GROUP BY state ORDER BY state",
+        "No statement runs.",
+    ),
+    "servers": (
+        f"SELECT * EXCEPT (id) FROM system.servers ORDER BY began LIMIT {MOST_LISTED}",
+        "Only administrators see the servers and their memory.",
+    ),
+    "maintenance": (
+        f"SELECT * FROM system.maintenance ORDER BY began DESC LIMIT {MOST_LISTED}",
+        "Nothing has been maintained, or only administrators see it.",
+    ),
+    "quotas": (f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}", "No quota bounds you."),
+    "audit": (
+        f"SELECT * FROM system.audit ORDER BY time DESC LIMIT {MOST_LISTED}",
+        "Nothing is audited: serve --audit-log FILE does it, and only administrators see it.",
+    ),
+}
+"""Listings of the operations page: their query, and what is said where it has no rows."""
 _MAINTENANCE = {"compact": "ALTER TABLE {} COMPACT", "reindex": "REINDEX {}", "vacuum": "VACUUM {}"}
 
 
-@page
-def maintain(request: Request, server: ConsoleServer) -> Response:
+@table_page
+def maintain(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Run maintenance of a table, as the user, whom the server may refuse."""
-    console_table, kind = table_of(request, server), request.path_params["kind"]
-    if console_table is None or kind not in _MAINTENANCE:
+    kind = request.path_params["kind"]
+    if kind not in _MAINTENANCE:
         return no_table(request)
-    said = {"done": f"{kind.capitalize()} of {console_table.label} is done.", "problem": None}
+    said = {"done": f"{kind.capitalize()} of {table.label} is done.", "problem": None}
     try:
-        with server.answer(f"{OWN}{_MAINTENANCE[kind].format(console_table.sql())}") as answer:
+        with server.answer(f"{OWN}{_MAINTENANCE[kind].format(table.sql())}") as answer:
             for _ in answer.batches:
                 pass
     except ServerError as exc:
         said = {"done": None, "problem": str(exc)}
-    return pages_of(request).show(request, "operations_rows.html", **_operations(server) | said)
+    return show(request, "operations_rows.html", **_operations(server) | said)
 
 
 def _operations(server: ConsoleServer) -> dict[str, Any]:
-    recent = f"SELECT * FROM system.maintenance ORDER BY began DESC LIMIT {MOST_LISTED}"
-    quotas = f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}"
-    theirs = f"kind <> 'prepare' AND sql NOT LIKE '{OWN}%'"
-    counts = f"SELECT state, count(*) FROM system.queries WHERE {theirs} GROUP BY state ORDER BY state"
-    sessions = list_rows(server, "SELECT count(*) FROM system.sessions")[1]
-    return {
-        "problem": None,
-        "done": None,
-        "writes": server.writes,
-        "counts": list_rows(server, counts)[1],
-        "sessions": sessions[0][0] if sessions else None,
-        "tables": [table for table in tables.tables_of(server)[:MOST_LISTED] if not table.is_view],
-        "parts": [
-            ("Maintenance", list_rows(server, recent), "Nothing has been maintained, or only administrators see it."),
-            ("Quotas", list_rows(server, quotas), "No quota bounds you."),
-        ],
-    }
+    shown = [table for table in tables.tables_of(server)[:MOST_LISTED] if not table.is_view]
+    return {"problem": None, "done": None, "writes": server.writes, "tables": shown, "listings": [*LISTINGS]}
 
 
 @page
-def history(request: Request, server: ConsoleServer) -> Response:
+def operations_listing(request: Request, server: ConsoleServer) -> Response:
+    """Return one of the listings of the page."""
+    name = request.path_params["listing"]
+    if name not in LISTINGS:
+        raise InvalidRequest(f"listing is {name[:40]!r}; expected one of {', '.join(LISTINGS)}")
+    sql, missing = LISTINGS[name]
+    return show(request, "listings.html", listings=[(name.capitalize(), list_rows(server, sql), missing)])
+
+
+@table_page
+def history(request: Request, server: ConsoleServer, table: ConsoleTable) -> Response:
     """Show the snapshots of a table with its branches and tags, and what differs between two of them."""
-    console_table = table_of(request, server)
-    if console_table is None:
-        return no_table(request)
-    lanes = history_of(server, console_table)
+    lanes = history_of(server, table)
     wanted = [whole_number(request, name) for name in ("a", "b")]
-    chosen = [] if console_table.is_view else sorted({version for version in wanted if version is not None})
+    chosen = [] if table.is_view else sorted({version for version in wanted if version is not None})
+    are_two = len(chosen) == 2  # noqa: PLR2004 - two snapshots
     compared: list[PartitionDifference] | None = None
-    if len(chosen) == 2 and console_table.is_partitioned:  # noqa: PLR2004 - two snapshots
-        first, second = (
-            tables.partitions_at(server, console_table, tables.snapshot_of(server, console_table, version))
-            for version in chosen
+    if are_two and table.is_partitioned:
+        moments = {dot.version: dot.committed for dot in lanes[0].dots}
+        compared = differences(
+            *(tables.partitions_at(server, table, ConsoleSnapshot(version, moments.get(version))) for version in chosen)
         )
-        compared = differences(first, second)
-    return pages_of(
-        request
-    ).show(
+    return show(
         request,
         "history.html",
-        table=console_table,
+        table=table,
         lanes=lanes,
         snapshots=list(reversed(lanes[0].dots)),
         chosen=chosen,
-        changes=changed_rows(console_table, kinds_of(server, console_table), *chosen)
-        if len(chosen) == 2  # noqa: PLR2004
-        else None,
+        changes=changed_rows(table, kinds_of(server, table), *chosen) if are_two else None,
         counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from lance_flight_client.console.exploring import Facet, ShownRows
 from lance_flight_client.console.server import ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable, list_rows
+from lance_flight_client.console.tables import ConsoleSnapshot, ConsoleTable, list_rows, partitions_at
 from lance_flight_client.parameters import quote_name, text_literal
 
 MOST_FILES = 500
@@ -65,14 +65,14 @@ def fields_of_spec(server: ConsoleServer, table: ConsoleTable, spec: int) -> lis
     ]
 
 
-def rows_of_partition(
+def address_of_rows(
     table: ConsoleTable,
     kinds: Mapping[str, str],
     fields: Sequence[SpecValue],
     partition: Mapping[str, Any],
     at: int | None,
-) -> ShownRows | None:
-    """Return the rows of a partition; None where SQL cannot say which they are."""
+) -> str | None:
+    """Return the address of the rows of a partition; None where SQL cannot say which they are."""
     conditions, written = [], []
     for each in fields:
         value, computed = partition.get(each.name), each.sql(kinds)
@@ -85,7 +85,7 @@ def rows_of_partition(
             written.append(f"{computed} IS NULL" if value is None else f"{computed} = {literal}")
     if not fields:
         return None
-    return ShownRows(table=table, kinds=kinds, at=at, conditions=conditions, where=" AND ".join(written))
+    return ShownRows(table=table, kinds=kinds, at=at, conditions=conditions, where=" AND ".join(written)).address
 
 
 def _literal(value: Any) -> str | None:
@@ -121,23 +121,23 @@ class PartitionDetails:
     is_cut: bool = False
 
 
-def details_of(
-    server: ConsoleServer, table: ConsoleTable, object_id: str, version: int | None, partitions: int
-) -> PartitionDetails:
-    """Return the files and versions of a partition of a snapshot, whose table has so many partitions."""
+def details_of(server: ConsoleServer, table: ConsoleTable, object_id: str, at: int | None) -> PartitionDetails:
+    """Return the files and versions of a partition of a snapshot (None: the newest)."""
+    until = "" if at is None else f" WHERE version <= {at}"
+    found = list_rows(
+        server,
+        f"SELECT version, committed_at, operation FROM {table.sql(metadata='snapshots')}{until}"
+        f" ORDER BY version DESC LIMIT {MOST_VERSIONS + 1}",
+    )[1]
+    snapshot = ConsoleSnapshot(*found[0][:2]) if found else ConsoleSnapshot(at)
+    partitions = partitions_at(server, table, snapshot).num_rows
+    most = min(MOST_VERSIONS, max(2, MOST_LOOKED_AT // max(partitions, 1)))
     mine = f"object_id = {text_literal(object_id)}"
     files = list_rows(
         server,
         "SELECT path, rows, deleted_rows AS deleted, bytes, file_version AS format"
-        f" FROM {table.sql(version, 'files')} WHERE {mine} ORDER BY fragment_id, path LIMIT {MOST_FILES}",
+        f" FROM {table.sql(snapshot.version, 'files')} WHERE {mine} ORDER BY fragment_id, path LIMIT {MOST_FILES}",
     )
-    until = "" if version is None else f" WHERE version <= {version}"
-    most = min(MOST_VERSIONS, max(2, MOST_LOOKED_AT // max(partitions, 1)))
-    found = list_rows(
-        server,
-        f"SELECT version, committed_at, operation FROM {table.sql(metadata='snapshots')}{until}"
-        f" ORDER BY version DESC LIMIT {most + 1}",
-    )[1]
     looked_at = {row[0]: row for row in found[:most]}
     states = " UNION ALL ".join(
         f"SELECT {number} AS snapshot, location, read_version, read_branch, rows, bytes, files"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight_client.adbc import COOKIES, Credentials, StatementAnswer, connect, execute, run_statement
+from lance_flight_client.adbc import COOKIES, Credentials, StatementAnswer, connect, execute, query, run_statement
 from lance_flight_client.errors import ServerError
 
 _MOST_KNOWN_BYTES = 32 << 20
@@ -137,14 +137,14 @@ class ConsoleServer:
 
     def _rows_of(self, connection: Any, sql: str) -> pa.Table:
         try:
-            found = execute(connection, OWN + sql).rows
+            found = query(connection, OWN + sql)
         except BaseException:
             connection.close()
             raise
         self._idle.put(connection)
         if self._closed.is_set():
             self._close_idle()
-        return pa.table({}) if found is None else found
+        return found
 
     def _close_idle(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from lance_flight.engine.query.names.statement_context import Scope, StatementCo
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.query.query_plans import Task
-from lance_flight.engine.query.tables.system_tables import SystemTables
+from lance_flight.engine.query.tables.system_tables import ServerProcess, SystemTables
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
@@ -37,6 +37,7 @@ class Sessions:
     maintained: MaintenanceRecords
     peers: Peers = NO_PEERS
     planning_timeout: float = 0.0
+    server: ServerProcess = field(default_factory=ServerProcess)
 
     def apply(self, limits: Limits) -> None:
         """Hold statements that begin from now on to other limits."""
@@ -121,7 +122,12 @@ class Sessions:
 
     def _system_of(self, principal: str | None, peers: Peers) -> SystemTables:
         return SystemTables(
-            running=self.running, clients=self.clients, maintained=self.maintained, peers=peers, principal=principal
+            running=self.running,
+            clients=self.clients,
+            maintained=self.maintained,
+            server=self.server,
+            peers=peers,
+            principal=principal,
         )
 
 

@@ -1,18 +1,27 @@
-"""Schema `system`: the tables `queries`, `statements`, `sessions`, `quotas` and `maintenance` of the activity of this server and its peers, computed when they are read.
+"""Schema `system`: the tables of the activity of this server and its peers, computed when they are read.
 
-A principal sees its own rows, and an administrator all of them; quotas are those of its roles, and those of maintenance are nobody's own. The tables are in no list of tables.
+A principal sees its own rows of `queries`, `statements` and `sessions`, and the `quotas` of its roles; an administrator sees all of them. The rows of
+`maintenance`, `servers` and `audit` are for administrators alone. The tables are in no list of tables.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import secrets
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
+from lance_flight import machine
+from lance_flight.audit import AuditEvent, trail
+from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.engine.query.tables.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
@@ -25,6 +34,16 @@ from lance_flight.engine.runtime.statement_registry import StatementRegistry
 _MOMENT = pa.timestamp("us", "UTC")
 
 
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """The process of a server: its random id, where it runs, and since when."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    host: str = field(default_factory=socket.gethostname)
+    process: int = field(default_factory=os.getpid)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTables:
     """Tables of `system` as one principal sees them (None: all rows)."""
@@ -32,6 +51,7 @@ class SystemTables:
     running: StatementRegistry
     clients: SessionRegistry
     maintained: MaintenanceRecords
+    server: ServerProcess
     peers: Peers = NO_PEERS
     principal: str | None = None
 
@@ -77,6 +97,14 @@ class SystemTables:
     def maintenance(self) -> list[MaintenanceRecord]:
         """Return the maintenance that runs and that has ended lately, if the principal is an administrator."""
         return self.maintained.records() if self.principal is None else []
+
+    def servers(self) -> list[SystemTables]:
+        """Return this server, if the principal is an administrator."""
+        return [self] if self.principal is None else []
+
+    def audit(self) -> list[AuditEvent]:
+        """Return the newest events of the audit trail, if the principal is an administrator."""
+        return trail.recent if self.principal is None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +179,41 @@ _QUOTAS: RowTable[SystemTables, QuotaUsage] = RowTable(
         ComputedColumn("free_at", _MOMENT, lambda usage: usage.free_at, is_nullable=True),
     ),
 )
+_SERVERS: RowTable[SystemTables, SystemTables] = RowTable(
+    SystemTables.servers,
+    (
+        ComputedColumn("id", pa.utf8(), lambda tables: tables.server.id),
+        ComputedColumn("host", pa.utf8(), lambda tables: tables.server.host),
+        ComputedColumn("process", pa.int64(), lambda tables: tables.server.process),
+        ComputedColumn("release", pa.utf8(), lambda _: importlib.metadata.version("lance-flight")),
+        ComputedColumn("began", _MOMENT, lambda tables: tables.server.began),
+        ComputedColumn("statements", pa.int64(), lambda tables: len(tables.running.records())),
+        ComputedColumn("sessions", pa.int64(), lambda tables: tables.clients.count()[0]),
+        ComputedColumn("memory_bytes", pa.int64(), lambda _: machine.own_memory()),
+        ComputedColumn(
+            "memory_limit", pa.int64(), lambda tables: tables.clients.limits.server_memory, is_nullable=True
+        ),
+        ComputedColumn("result_bytes", pa.int64(), lambda tables: tables.running.open_streams.held.size),
+        ComputedColumn("write_bytes", pa.int64(), lambda _: write_memory.taken),
+        ComputedColumn("arrow_bytes", pa.int64(), lambda _: pa.total_allocated_bytes()),
+    ),
+)
+_AUDIT: RowTable[SystemTables, AuditEvent] = RowTable(
+    SystemTables.audit,
+    (
+        ComputedColumn("time", _MOMENT, lambda event: event.time),
+        ComputedColumn("event", pa.utf8(), lambda event: event.kind.value),
+        ComputedColumn("decision", pa.utf8(), lambda event: event.decision.value),
+        ComputedColumn("principal", pa.utf8(), lambda event: event.subject.principal, is_nullable=True),
+        ComputedColumn("client", pa.utf8(), lambda event: event.subject.client, is_nullable=True),
+        ComputedColumn("session", pa.utf8(), lambda event: event.subject.session, is_nullable=True),
+        ComputedColumn("statement", pa.utf8(), lambda event: event.subject.statement, is_nullable=True),
+        ComputedColumn("action", pa.utf8(), lambda event: event.action, is_nullable=True),
+        ComputedColumn("object", pa.utf8(), lambda event: event.object, is_nullable=True),
+        ComputedColumn("reason", pa.utf8(), lambda event: event.reason, is_nullable=True),
+        ComputedColumn("error", pa.utf8(), lambda event: event.error, is_nullable=True),
+    ),
+)
 _TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
     {
         "queries": _QUERIES,
@@ -158,5 +221,7 @@ _TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
         "sessions": _SESSIONS,
         "quotas": _QUOTAS,
         "maintenance": _MAINTENANCE,
+        "servers": _SERVERS,
+        "audit": _AUDIT,
     }
 )
