@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -67,6 +68,15 @@ from lance_flight.model.pins import BranchVersion
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Query that is planned and not yet read, with the leases of its snapshots."""
+
+    running: RunningStatement
+    answer: Answer
+    holds: list[SnapshotLease]
 
 
 class Engine:
@@ -160,10 +170,12 @@ class Engine:
         *,
         endpoints: int = 1,
         scope: Scope = ALONE,
+        begun: list[_Begun] | None = None,
     ) -> QueryPlan | int:
         """Plan a query; run any other statement once for each row of `parameters`, and return the number of affected rows.
 
-        One that returns a report, or rows by RETURNING, is run as well, and its plan gives these.
+        One that returns a report, or rows by RETURNING, is run as well, and its plan gives these. A query that is read at once is
+        added to `begun`.
         """
         with self.running.enter(StatementKind.QUERY, sql, scope.issuer) as running:
             running.watches = reads_activity(sql)
@@ -178,7 +190,7 @@ class Engine:
 
             statement = self._in_time(running, read)
             if isinstance(statement, RowsStatement):
-                return self._plan(running, statement, parameters, endpoints, scope)
+                return self._plan(running, statement, parameters, endpoints, scope, begun=begun)
             running.kind = StatementKind.UPDATE
             with record_statement(statement, running.subject):
                 if isinstance(statement, MaintenanceStatement):
@@ -191,6 +203,20 @@ class Engine:
                     return self._reports.plan(running, outcome, scope)
                 running.rows = outcome
             return running.rows
+
+    def answer(
+        self, sql: str, parameters: pa.RecordBatch | None = None, scope: Scope = ALONE
+    ) -> tuple[QueryPlan, BatchStream]:
+        """Run a query for its rows: as `execute` and `stream` do it in two calls, but planned and admitted once."""
+        begun: list[_Begun] = []
+        plan = self.execute(sql, parameters, scope=scope, begun=begun)
+        if isinstance(plan, int):
+            raise SqlError("the statement returns no rows")
+        if not begun:  # a report
+            return plan, self.stream(plan.tasks[0], scope.issuer, scope.access, scope.session)
+        query = begun.pop()
+        batches = self._stream_held(query.answer, query.holds)
+        return plan, self._send(query.running, 0, scope.issuer, plan.schema, batches)
 
     def plan(
         self, sql: str, parameters: pa.RecordBatch | None = None, *, endpoints: int = 1, scope: Scope = ALONE
@@ -242,10 +268,14 @@ class Engine:
         parameters: pa.RecordBatch | None,
         endpoints: int,
         scope: Scope,
+        *,
+        begun: list[_Begun] | None = None,
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[SnapshotLease] = []
         shares, rows = 1, None
+        if begun is not None:
+            self._wait_for_room(running, scope.issuer)
         with self._turn(running, scope) as (transaction, _):
             running.at(State.PLANNING)
             context = in_transaction(self.sessions.of_scope(scope, running), transaction, holds=holds)
@@ -262,7 +292,11 @@ class Engine:
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
             readings, views = dict(session.named.readings), session.view_digests
-            self._answering.keep(answered, is_awaited=True)
+            if begun is None:
+                self._answering.keep(answered, is_awaited=True)
+            else:
+                begun.append(_Begun(running, answered, list(holds)))
+                holds.clear()
         expires = self._keep(running, holds)
         running.snapshots = {name: reading.version for name, reading in readings.items()}
         running.awaited.update(range(shares))
@@ -338,12 +372,27 @@ class Engine:
         running.watches = reads_activity(task.sql)
         # What it found when it was planned is good for its rows, too.
         with self.running.working(running, issuer), looking_since(running.started):
-            if not running.watches:
-                self.running.open_streams.wait_for_room(running.cancellation, issuer.holder)
+            self._wait_for_room(running, issuer)
             with self.running.turn(running, issuer):
                 begin = partial(self._begun, running, task, access, temporary_of(task, session))
                 schema, batches = self._in_time(running, begin)
-        streamed = self.running.stream(running, task.share.part, issuer, batches)
+        return self._send(running, task.share.part, issuer, schema, batches)
+
+    def _wait_for_room(self, running: RunningStatement, issuer: Issuer) -> None:
+        """Wait until so little is held for the clients of an issuer that another stream may begin."""
+        if not running.watches:
+            self.running.open_streams.wait_for_room(running.cancellation, issuer.holder)
+
+    def _send(
+        self,
+        running: RunningStatement,
+        part: int,
+        issuer: Issuer,
+        schema: pa.Schema,
+        batches: Generator[pa.RecordBatch],
+    ) -> BatchStream:
+        """Stream the rows of one part of a statement, as they are read."""
+        streamed = self.running.stream(running, part, issuer, batches)
         opened = self.running.open_streams.open(
             streamed, running.ahead, running.cancellation, peer=issuer.connection, holder=issuer.holder
         )

@@ -85,6 +85,15 @@ class Planned:
     expires: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Rows of a query that is read at once, with the versions of the tables that it reads."""
+
+    schema: pa.Schema
+    rows: Rows
+    snapshots: Mapping[str, int]
+
+
 class IfNotExists(Enum):
     """Action of an ingest whose target table is missing."""
 
@@ -233,6 +242,10 @@ class Backend(Protocol):
         The latter returns how many rows it has affected (-1: unknown). A statement that returns a report is run as well: the
         payload gives what it has done.
         """
+        ...
+
+    def answer(self, caller: Caller, sql: str, *, parameters: pa.RecordBatch | None = None) -> Answered:
+        """Run a query, or a statement with a report, for its rows, as `execute` and `read` do it in two calls."""
         ...
 
     def update(

@@ -39,6 +39,7 @@ from lance_flight.flight.backend import (
     LOCAL_TEMPORARY,
     TABLE,
     VIEW,
+    Answered,
     Caller,
     IfNotExists,
     IngestTarget,
@@ -144,6 +145,10 @@ class EngineBackend:
             ordered=plan.ordered,
             app_metadata=json.dumps(_said_of(plan)).encode(),
         )
+
+    def answer(self, caller: Caller, sql: str, *, parameters: pa.RecordBatch | None = None) -> Answered:
+        plan, rows = self._engine.answer(sql, parameters, self._scope(caller, None))
+        return Answered(schema=plan.schema, snapshots=plan.snapshots, rows=rows)
 
     def update(
         self,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_flight.backend_values import TablePlace
 from lance_flight.errors import InvalidInput, NotFound, Refused
-from lance_flight.flight.backend import Backend, Caller, IngestTarget, Planned, TableEntry
+from lance_flight.flight.backend import Answered, Backend, Caller, IngestTarget, TableEntry
 from lance_flight.flight.calls import Call
 from lance_flight.flight.inputs import InputRules, read_rows
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
@@ -144,26 +144,13 @@ class RestCall:
             raise InvalidInput(f"{name} is {found!r}; expected {kind.__name__}")
         return found
 
-    def plan(self, sql: str, parameters: pa.RecordBatch | None = None) -> Planned:
-        """Plan a query, or run a statement for its report."""
-        planned = self.backend.execute(self.caller, sql, parameters=parameters)
-        if isinstance(planned, int):
-            raise TypeError(f"{sql[:40]!r} is no query")
-        return planned
+    def answer(self, sql: str, parameters: pa.RecordBatch | None = None) -> Answered:
+        """Run a query, or a statement for its report, whose rows are read once."""
+        return self.backend.answer(self.caller, sql, parameters=parameters)
 
     def rows(self, sql: str, parameters: pa.RecordBatch | None = None) -> pa.Table:
         """Return all rows of a query with few of them."""
-        return self.fetch(self.plan(sql, parameters))
-
-    def fetch(self, planned: Planned) -> pa.Table:
-        """Return all rows of a planned query."""
-        batches = [batch for payload in planned.payloads for batch in self.batches(payload)]
-        return pa.Table.from_batches(batches, planned.schema)
-
-    def batches(self, payload: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part of a planned query, counted as held for this client."""
-        found = self.backend.read(self.caller, payload)
-        return iter(found) if isinstance(found, pa.RecordBatchReader) else found.send(each for each in found)
+        return fetch(self.answer(sql, parameters))
 
     def run(self, sql: str, parameters: pa.RecordBatch | None = None) -> int:
         """Run a statement; return the number of rows that it affected."""
@@ -194,9 +181,9 @@ class RestCall:
 
     def describe(self, table: TableId) -> tuple[pa.Schema, int]:
         """Return the columns of a table that the caller may read, and the version that it has."""
-        planned = self.plan(f"SELECT * FROM {table.sql} LIMIT 0")  # noqa: S608 - a quoted name
-        self.fetch(planned)
-        return planned.schema, snapshot_of(planned)
+        found = self.answer(f"SELECT * FROM {table.sql} LIMIT 0")  # noqa: S608 - a quoted name
+        fetch(found)
+        return found.schema, snapshot_of(found)
 
     def with_metadata(self, schema: pa.Schema, table: TableId) -> pa.Schema:
         """Return the columns of a table with what is said of them and of it, as far as the caller may know."""
@@ -259,7 +246,17 @@ def is_lancedb(agent: str) -> bool:
     return agent.lower().startswith("lancedb")
 
 
-def snapshot_of(planned: Planned) -> int:
-    """Return the version of the one table that a planned query reads; 0 if it reads several, or none."""
-    said = json.loads(planned.app_metadata or b"{}").get("snapshots", {})
-    return int(next(iter(said.values()))) if len(said) == 1 else 0
+def batches_of(answered: Answered) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a query, counted as held for its client."""
+    rows = answered.rows
+    return iter(rows) if isinstance(rows, pa.RecordBatchReader) else rows.send(each for each in rows)
+
+
+def fetch(answered: Answered) -> pa.Table:
+    """Return all rows of a query."""
+    return pa.Table.from_batches(batches_of(answered), answered.schema)
+
+
+def snapshot_of(answered: Answered) -> int:
+    """Return the version of the one table that a query reads; 0 if it reads several, or none."""
+    return next(iter(answered.snapshots.values())) if len(answered.snapshots) == 1 else 0

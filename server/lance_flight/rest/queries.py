@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
-from lance_flight.rest.call import RestAnswer, RestCall, snapshot_of
+from lance_flight.rest.call import RestAnswer, RestCall, batches_of, snapshot_of
 from lance_flight.rest.names import column_sql, field_path
 from lance_flight.rest.taken_rows import ROW_ID, take_rows, with_numeric_row_ids
 from lance_flight.rest.text_queries import TextQuery, parse_text_query
@@ -61,15 +61,14 @@ def query(call: RestCall) -> RestAnswer:
     taken = take_rows(call)
     call = call if taken is None else taken.call
     select = select_of(call, call.json)
-    planned = call.plan(select.sql, select.parameters)
-    batches: Iterator[pa.RecordBatch] = (batch for payload in planned.payloads for batch in call.batches(payload))
-    schema = planned.schema
+    answered = call.answer(select.sql, select.parameters)
+    batches, schema = batches_of(answered), answered.schema
     finish = taken.finish if taken is not None else with_numeric_row_ids if select.hashes_row_ids else None
     if finish is not None:
         batches = map(finish, batches)
         schema = finish(pa.RecordBatch.from_pylist([], schema)).schema
     is_stream = STREAM in call.headers.get("accept", "")
-    headers = {"x-lancedb-version": str(snapshot_of(planned))}
+    headers = {"x-lancedb-version": str(snapshot_of(answered))}
     return RestAnswer(
         chunks=_encode_rows(batches, schema, is_stream=is_stream),
         content_type=STREAM if is_stream else FILE,

@@ -27,8 +27,8 @@ def insert(call: RestCall) -> RestAnswer:
 def count_rows(call: RestCall) -> RestAnswer:
     """Count the rows of a table, or those that fulfil a predicate."""
     where = call.json.get("predicate")
-    planned = call.plan(f"SELECT count(*) FROM {call.table.sql}{call.condition(where)}")  # noqa: S608 - a quoted name
-    return RestAnswer(call.fetch(planned).column(0)[0].as_py())
+    counted = call.rows(f"SELECT count(*) FROM {call.table.sql}{call.condition(where)}")  # noqa: S608 - a quoted name
+    return RestAnswer(counted.column(0)[0].as_py())
 
 
 def update(call: RestCall) -> RestAnswer:

@@ -160,8 +160,7 @@ def rename_table(call: RestCall) -> RestAnswer:
 def stats(call: RestCall) -> RestAnswer:
     """Return the numbers of rows, bytes, files and indices of a table."""
     table = call.target
-    planned = call.plan(f"SELECT count(*) FROM {table.sql}")  # noqa: S608 - a quoted name
-    rows = call.fetch(planned).column(0)[0].as_py()
+    rows = call.rows(f"SELECT count(*) FROM {table.sql}").column(0)[0].as_py()  # noqa: S608 - a quoted name
     sizes = "SELECT max(rows) AS rows, sum(bytes) AS bytes"
     files = call.rows(f"{sizes} FROM {table.metadata('files')} GROUP BY object_id, fragment_id")
     lengths = sorted(each or 0 for each in files["rows"].to_pylist())
@@ -204,7 +203,7 @@ def add_columns(call: RestCall) -> RestAnswer:
         if not isinstance(computed, str):
             raise Unsupported(f"column {name!r} without an expression: computed and virtual columns are not offered")
         probe = f"SELECT {call.expression(computed)} AS computed FROM {call.target.sql} LIMIT 0"  # noqa: S608 - a quoted name
-        kind = type_to_sql(call.plan(probe).schema.field(0).type)
+        kind = type_to_sql(call.rows(probe).schema.field(0).type)
         changes.append(f"ADD COLUMN {column_sql(name)} {kind} AS {call.expression(computed)}")
     return _alter(call, changes)
 

@@ -84,8 +84,8 @@ def _names_by_number(call: RestCall, numbers: set[int]) -> dict[str, int]:
 
 def _names_by_offset(call: RestCall, offsets: set[int]) -> dict[str, int]:
     """Return the names of the rows at some offsets, in the order of partitions and of the rows in each."""
-    planned = call.plan(f"SELECT {ROW_ID} FROM {call.table.sql} LIMIT {MOST_NAMES + 1}")  # noqa: S608 - a quoted name
-    names = call.fetch(planned).column(0).combine_chunks()
+    rows = call.rows(f"SELECT {ROW_ID} FROM {call.table.sql} LIMIT {MOST_NAMES + 1}")  # noqa: S608 - a quoted name
+    names = rows.column(0).combine_chunks()
     if len(names) > MOST_NAMES:
         raise LimitExceeded(
             f"offsets in table {call.newest.name!r} with more than {MOST_NAMES:,} rows; expected a filter by a column"
