@@ -69,7 +69,7 @@ AREAS: dict[str, Area] = {
         modules="""
             catalog/commits/commit.py catalog/commits/staging.py catalog/commits/transaction.py
             catalog/manifests/manifest.py catalog/manifests/manifest_rows.py
-            catalog/manifests/commit_loop.py:commit,evolve catalog/manifests/version_log.py:transactions_of,find_commit
+            catalog/manifests/version_log.py:commit,evolve,transactions_of,find_commit
         """,
         tests="""
             catalog/test_staging catalog/test_commit_ids catalog/test_dropped_meanwhile catalog/test_attachments
@@ -86,7 +86,7 @@ AREAS: dict[str, Area] = {
         count=24,
         modules="""
             catalog/commits/commit.py catalog/manifests/differences.py:between,_different,_ours catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
-            catalog/manifests/commit_loop.py:commit,evolve,reservation_of,wait_for_release,reserved
+            catalog/manifests/version_log.py:commit,evolve,reservation_of,wait_for_release,reserved
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
@@ -101,7 +101,7 @@ AREAS: dict[str, Area] = {
     "expiry": Area(
         count=10,
         modules="""
-            catalog/maintenance/sweep.py catalog/storage/leases.py
+            catalog/maintenance/vacuum.py catalog/storage/leases.py
         """,
         tests="""
             catalog/test_leases
@@ -116,7 +116,7 @@ AREAS: dict[str, Area] = {
     "vacuum": Area(
         count=15,
         modules="""
-            catalog/maintenance/vacuum.py catalog/maintenance/sweep.py
+            catalog/maintenance/vacuum.py
         """,
         tests="""
             catalog/test_vacuum
@@ -130,7 +130,7 @@ AREAS: dict[str, Area] = {
     "pruning": Area(
         count=25,
         modules="""
-            planning/pruning.py planning/constraints.py planning/matching.py planning/predicates.py planning/constraints.py
+            planning/pruning.py planning/constraints.py
             planning/calendar.py planning/enumeration.py planning/enumeration.py planning/preimages.py planning/partitions.py
             planning/predicates.py model/domains.py
         """,
@@ -148,9 +148,8 @@ AREAS: dict[str, Area] = {
     "transforms": Area(
         count=20,
         modules="""
-            model/transforms/buckets.py model/transforms/date_parts.py model/transforms/identity.py
-            model/transforms/transform.py model/transforms/transform.py model/transforms/truncate.py model/hashing.py
-            model/murmur3.py model/zones.py
+            model/transforms.py model/hashing.py
+            model/zones.py
         """,
         tests="""
             model/test_transforms model/test_hashing model/test_zones

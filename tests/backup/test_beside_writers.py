@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from lance_flight.catalog.backup.copying import backup_at, ids_in
+from lance_flight.catalog.backup.backup_format import backup_at, ids_in
 from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.compaction import compact

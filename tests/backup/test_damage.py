@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.backup.copying import StoredBackup, backup_at
+from lance_flight.catalog.backup.backup_format import StoredBackup, backup_at
 from lance_flight.catalog.backup.restoring import check_backup, restore, with_base_paths
 from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.roots.directory import Root

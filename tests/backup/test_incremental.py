@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 from lance_flight.catalog.backup import saving
-from lance_flight.catalog.backup.backup_manifest import BackupManifest
-from lance_flight.catalog.backup.copying import backup_at, backups_in
+from lance_flight.catalog.backup.backup_format import BackupManifest, backup_at, backups_in
 from lance_flight.catalog.backup.restoring import check_backup, restore
-from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
-from lance_flight.catalog.backup.snapshot_files import is_content
+from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup, is_content
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 

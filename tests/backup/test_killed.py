@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight.catalog.backup.copying import StoredBackup, backup_at, backups_in, ids_in
+from lance_flight.catalog.backup.backup_format import StoredBackup, backup_at, backups_in, ids_in
 from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import Root

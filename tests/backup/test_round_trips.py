@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance_flight.catalog.backup.copying import backup_at
+from lance_flight.catalog.backup.backup_format import backup_at
 from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.compaction import compact

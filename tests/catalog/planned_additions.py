@@ -7,9 +7,9 @@ from pathlib import Path
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
-from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 

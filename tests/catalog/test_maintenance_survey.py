@@ -19,11 +19,11 @@ from lance_flight.catalog.maintenance.survey import (
     policy_of,
     set_policy,
 )
-from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported
 

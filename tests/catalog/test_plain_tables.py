@@ -12,12 +12,12 @@ import pytest
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.commits.once import CommitToken, named_commits
-from lance_flight.catalog.manifests import commit_loop
-from lance_flight.catalog.manifests.indices import indices_of
+from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.manifests.manifest_rows import NOTES
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.tables.indices import indices_of
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, Conflict, Corrupt, NotFound, SerializationFailure
@@ -98,7 +98,7 @@ def test_columns_that_change_while_rows_are_committed_refuse_them(
     known = table.snapshot()
     by_lance(place, change)
     monkeypatch.setattr(table.log, "snapshot", lambda *_: known)
-    monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(2))
+    monkeypatch.setattr(version_log, "COMMIT", RetryPolicy(2))
     with pytest.raises(Conflict), table.changing(transaction):
         table.commits.commit(transaction)
     found = lance.dataset(str(place))
@@ -163,7 +163,7 @@ def test_of_two_commits_with_an_id_that_meet_one_is_refused(place: Path, monkeyp
     known = second.snapshot()
     first.commits.commit(transactions[0])
     monkeypatch.setattr(second.log, "snapshot", lambda *_: known)
-    monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(2))
+    monkeypatch.setattr(version_log, "COMMIT", RetryPolicy(2))
     with pytest.raises(Conflict):
         second.commits.commit(transactions[1])
     assert ids(place) == [1, 2, 3]

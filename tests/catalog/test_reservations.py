@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.manifests import commit_loop
-from lance_flight.catalog.manifests.commit_loop import reservation_of, reserve_turn
+from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.manifest_rows import guard_row, with_note
+from lance_flight.catalog.manifests.version_log import reservation_of, reserve_turn
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.retries import RetryPolicy
@@ -42,7 +42,7 @@ def count(engine: Engine) -> int:
 
 def put_note(namespace: PartitionedNamespace, note: object) -> None:
     snapshot = namespace.snapshot()
-    namespace.log.commit(snapshot, with_note(guard_row(snapshot), commit_loop.NOTE, note), "reserve")
+    namespace.log.commit(snapshot, with_note(guard_row(snapshot), version_log.NOTE, note), "reserve")
 
 
 OTHERS = {
@@ -64,7 +64,7 @@ def test_others_wait_for_the_release(engine: Engine, tmp_path: Path, statement: 
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=BRIEF)
             assert namespace.snapshot().version == version
-        waiting.result(timeout=commit_loop.MOST_SECONDS)
+        waiting.result(timeout=version_log.MOST_SECONDS)
     assert reservation_of(namespace.snapshot()) is None
 
 
@@ -80,7 +80,7 @@ def test_the_holder_commits_and_others_of_its_process_wait_without_the_turn(engi
         namespace.write(transaction, [pa.table({"id": [2]})], evaluate)
         namespace.commits.commit(transaction)
         assert count(engine) == 1
-        assert time.monotonic() - began < commit_loop.MOST_SECONDS
+        assert time.monotonic() - began < version_log.MOST_SECONDS
         assert not any(other.done() for other in others)
     assert [other.result() for other in others] == [1] * 4
     assert count(engine) == 5
@@ -100,7 +100,7 @@ NOTES = {
 def test_nobody_waits_for_longer_than_a_reservation_lasts(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: type
 ) -> None:
-    monkeypatch.setattr(commit_loop, "MOST_SECONDS", 2 * BRIEF)
+    monkeypatch.setattr(version_log, "MOST_SECONDS", 2 * BRIEF)
     put_note(opened(tmp_path), note())
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(engine.update, INSERT).result(timeout=10.0) == 1
@@ -126,7 +126,7 @@ def test_a_namespace_is_reserved_after_a_change_that_its_metadata_lacks(
         patch.setattr(Manifest, "follow", lambda *_: None)
         engine.update("ALTER TABLE t ADD COLUMN n BIGINT")
     namespace = opened(tmp_path)
-    monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(1))
+    monkeypatch.setattr(version_log, "COMMIT", RetryPolicy(1))
     with reserve_turn(namespace.log, 1.0) as holder:
         found = namespace.snapshot()
         assert found.pending

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance_flight.catalog.commits import commit
-from lance_flight.catalog.manifests import commit_loop
+from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.leases import LEASES
@@ -167,7 +167,7 @@ def test_an_append_that_gives_up_is_visible_nowhere_and_says_so(place: Path, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "commit", refused)
-        patched.setattr(commit_loop, "COMMIT", RetryPolicy(2))
+        patched.setattr(version_log, "COMMIT", RetryPolicy(2))
         with pytest.raises(Conflict, match=r"gave up after 2 attempts.*nothing was stored"):
             opened(place).append([rows((2, "a"), (3, "new"))], evaluate)
     assert set(place.iterdir()) - {place / PRIVATE} == before, "the directory of the new partition is gone"
@@ -213,7 +213,7 @@ def test_an_append_of_no_rows_changes_nothing(place: Path) -> None:
 def test_a_partition_that_was_dropped_meanwhile_is_a_conflict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pending = written(place, (2, "a"))
     manifest(place).delete("object_type = 'table'")
-    monkeypatch.setattr(commit_loop, "COMMIT", RetryPolicy(2))
+    monkeypatch.setattr(version_log, "COMMIT", RetryPolicy(2))
     with pytest.raises(Conflict):
         pending.commit()
     assert ids_or_none(place) == []

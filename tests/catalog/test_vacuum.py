@@ -13,10 +13,15 @@ import lance
 import pytest
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.evolving.publication import publish
-from lance_flight.catalog.maintenance import sweep
+from lance_flight.catalog.maintenance import vacuum as vacuuming
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.sweep import SweepTotals
-from lance_flight.catalog.maintenance.vacuum import TRANSACTION_FLOOR_HOURS, VacuumReport, VacuumRules, vacuum
+from lance_flight.catalog.maintenance.vacuum import (
+    TRANSACTION_FLOOR_HOURS,
+    SweepTotals,
+    VacuumReport,
+    VacuumRules,
+    vacuum,
+)
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import expiring_snapshots
@@ -97,9 +102,9 @@ def test_expired_snapshots_are_opened_where_what_they_pin_may_be_young(
     place: Path, monkeypatch: pytest.MonkeyPatch, rules: VacuumRules, opened_snapshots: int, left: int
 ) -> None:
     age(place, hours=200)
-    seen, unseen = [], sweep._unseen_pins
+    seen, unseen = [], vacuuming._unseen_pins
     monkeypatch.setattr(
-        sweep, "_unseen_pins", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
+        vacuuming, "_unseen_pins", lambda dataset, *rest: [seen.append(dataset.version), unseen(dataset, *rest)][1]
     )
     assert clean(place, rules).snapshots == 1
     assert len(seen) == opened_snapshots
@@ -265,7 +270,7 @@ def test_a_vacuum_goes_on_after_one_that_had_removed_files_of_snapshots_and_not_
         raise OSError("the store failed a request")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweep.Sweep, "run", fails)
+        patched.setattr(vacuuming.Sweep, "run", fails)
         with pytest.raises(OSError, match="the store failed"):
             clean(place)
     assert removed

@@ -15,8 +15,7 @@ from lance_flight.catalog.bulk import piece_processes
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import Files
 from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
-from lance_flight.catalog.maintenance.sweep import SweepTotals
-from lance_flight.catalog.maintenance.vacuum import Removed, VacuumReport
+from lance_flight.catalog.maintenance.vacuum import Removed, SweepTotals, VacuumReport
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.catalog.commits import commit
-from lance_flight.catalog.maintenance import sweep
+from lance_flight.catalog.maintenance import vacuum as vacuuming
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.sweep import Expiry, expire
-from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.maintenance.vacuum import Expiry, VacuumRules, expire, vacuum
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import Leases, expiring_snapshots, leased_snapshots
 from lance_flight.catalog.storage.store import Store
@@ -188,13 +187,13 @@ def test_a_vacuum_leaves_the_announcement_of_one_that_began_beside_it(
     with ExitStack() as beside:
 
         def meanwhile(namespace: Store, moment: float) -> set[tuple[str | None, int]]:
-            monkeypatch.setattr(sweep, "leased_snapshots", leased_snapshots)
+            monkeypatch.setattr(vacuuming, "leased_snapshots", leased_snapshots)
             others.append(
                 beside.enter_context(expire(namespace, namespace.child("__manifest"), retain=0, now=now, announce=True))
             )
             return leased_snapshots(namespace, moment)
 
-        monkeypatch.setattr(sweep, "leased_snapshots", meanwhile)
+        monkeypatch.setattr(vacuuming, "leased_snapshots", meanwhile)
         with expire(store(place), store(place).child("__manifest"), retain=1e9, now=now, announce=True) as mine:
             assert not mine.expired
         (other,) = others

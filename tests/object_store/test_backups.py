@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.backup.copying import backup_at, ids_in
+from lance_flight.catalog.backup.backup_format import backup_at, ids_in
 from lance_flight.catalog.backup.restoring import check_backup, check_restored, restore
 from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.verification import verify

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from lance_flight.errors import Unsupported
-from lance_flight.planning.arrow_expression import predicate_from_arrow, to_arrow
-from lance_flight.planning.arrow_metadata import metadata_entries
+from lance_flight.planning.arrow_expression import metadata_entries, predicate_from_arrow, to_arrow
 from lance_flight.planning.predicates import (
     ALWAYS,
     NEVER,

@@ -365,7 +365,7 @@ def test_timestamps_at_the_ends_of_int64(unit: str, value: int) -> None:
 
 
 def test_more_combinations_than_allowed_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lance_flight.planning.matching.MAX_COMBINATIONS", 8)
+    monkeypatch.setattr("lance_flight.planning.pruning.MAX_COMBINATIONS", 8)
     assert enumeration.MAX_COMBINATIONS > 8
     parts = split(PartitionSpec(id=1, fields=(MODULO, BY_BOTH)), PAIR, PAIRS).partitions
     predicate = And((among(*range(5), term=A), among("p", "q", term=B)))

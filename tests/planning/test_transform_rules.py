@@ -13,8 +13,7 @@ from lance_flight.engine.writes.definitions import parse_partition_by, partition
 from lance_flight.errors import DataError
 from lance_flight.model.domains import Domain, plain
 from lance_flight.model.ordering import ordering
-from lance_flight.model.transforms import TRANSFORMS, Transform, Truncate
-from lance_flight.model.transforms.transform import Nulls
+from lance_flight.model.transforms import TRANSFORMS, Nulls, Transform, Truncate
 
 from tests.planning.planning_cases import compare, one_column, partitions, pruned
 from tests.planning.planning_oracle import evaluate

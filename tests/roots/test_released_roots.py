@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.backup.copying import backup_at
+from lance_flight.catalog.backup.backup_format import backup_at
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.namespace import PartitionedNamespace, require_partitions

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.catalog.search.text_highlights import Highlighter, Marks
+from lance_flight.catalog.search.text_search import Highlighter, Marks
 from lance_flight.catalog.search.text_syntax import parse
 from lance_flight.engine.engine import Engine
 

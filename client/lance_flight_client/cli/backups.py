@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-from lance_flight.catalog.backup.copying import (
+from lance_flight.catalog.backup.backup_format import (
     BEGUN_FILE,
     FILES,
     StoredBackup,

@@ -12,7 +12,6 @@ from datetime import datetime
 import pyarrow as pa
 
 from lance_flight.catalog.commits.staging import pinned_rows
-from lance_flight.catalog.manifests.commit_loop import evolve
 from lance_flight.catalog.manifests.differences import back_to
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
@@ -32,7 +31,7 @@ from lance_flight.catalog.manifests.snapshot import (
     Snapshot,
     check_in_place,
 )
-from lance_flight.catalog.manifests.version_log import Change, Revision, namespace_metadata, schema_text
+from lance_flight.catalog.manifests.version_log import Change, Revision, evolve, namespace_metadata, schema_text
 from lance_flight.catalog.storage.branches import BranchRef, branches_of, create_branch, drop_branch
 from lance_flight.catalog.storage.formats import chosen_version
 from lance_flight.catalog.storage.retries import ADOPT, retry

@@ -19,12 +19,10 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
-from lance_flight.catalog.manifests.commit_loop import commit
-from lance_flight.catalog.manifests.indices import INDICES, IndexDefinition
 from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.manifest_rows import NOTES, guard_row, notes_text, with_note
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION, Change, Revision, VersionLog, transactions_of
+from lance_flight.catalog.manifests.version_log import OPERATION, Change, Revision, VersionLog, commit, transactions_of
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, hold_place
@@ -38,7 +36,7 @@ from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.whole_files import seal_fragments
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import rows
-from lance_flight.catalog.tables.index_coverage import definitions
+from lance_flight.catalog.tables.indices import INDICES_NOTE, IndexDefinition, definitions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import FILE_VERSIONS
@@ -178,11 +176,11 @@ def _notes(dataset: LanceDataset, noted: str) -> str:
     if not dataset.has_index:
         return noted
     notes = notes if isinstance(notes, dict) else {}
-    listed = notes.get(INDICES)
+    listed = notes.get(INDICES_NOTE)
     ours = listed if isinstance(listed, list) else []
     known = {IndexDefinition.from_json(entry).name for entry in ours}
     others = [definition.to_json() for definition in definitions(dataset) if definition.name not in known]
-    return json.dumps(notes | {INDICES: [*ours, *others]}) if others else noted
+    return json.dumps(notes | {INDICES_NOTE: [*ours, *others]}) if others else noted
 
 
 def _name_of(operation: LanceOperation.BaseOperation) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lance_flight.catalog.backup.copying import backup_at
+from lance_flight.catalog.backup.backup_format import backup_at
 from lance_flight.catalog.backup.restoring import compare_with
 from lance_flight.catalog.bulk.pieces import PieceWork
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, CompactionRules, compact
@@ -24,11 +24,11 @@ from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, RewritingRules, rewrite
 from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
-from lance_flight.catalog.manifests.indices import IndexRules
 from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.query.scan_planning import tables_where
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.rebuilding import LostManifest

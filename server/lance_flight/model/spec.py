@@ -18,8 +18,7 @@ from lance_flight.model.json_documents import read_json
 from lance_flight.model.key_types import common_type, value_type
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.transforms import TRANSFORMS, Transform
-from lance_flight.model.transforms.transform import Nulls, Rule
+from lance_flight.model.transforms import TRANSFORMS, Nulls, Rule, Transform
 from lance_flight.model.zones import is_utc
 
 SPEC_KEY = "partition_spec_v"

@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from lance_flight.catalog.backup.backup_manifest import BackupManifest, SavedFile
-from lance_flight.catalog.backup.copying import (
+from lance_flight.catalog.backup.backup_format import (
+    BackupManifest,
     Journal,
     Progress,
+    SavedFile,
     StoredBackup,
     copy,
     digest_of,

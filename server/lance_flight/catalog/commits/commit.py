@@ -4,7 +4,7 @@ Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites 
 and a serialisable transaction on all that it read.
 
 Spec: Multi-Partition Transaction, Conflict Resolution; decisions 12 to 17. Transactions of one process that are ready at
-the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `manifests/commit_loop.py` tries it again.
+the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `manifests/version_log.py` tries it again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from threading import Lock
 from lance_flight.catalog.commits.once import remembering
 from lance_flight.catalog.commits.staging import Staging, gone
 from lance_flight.catalog.commits.transaction import PartitionChange, TableUpdate, Transaction
-from lance_flight.catalog.manifests.commit_loop import commit, reservation_of, wait_for_release
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Snapshot
-from lance_flight.catalog.manifests.version_log import Revision, VersionLog
+from lance_flight.catalog.manifests.version_log import Revision, VersionLog, commit, reservation_of, wait_for_release
 from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.durability import check_kept
 from lance_flight.catalog.storage.store import Store

@@ -176,7 +176,7 @@ class Transaction:
 
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
     also remember what they read. `once` is what no other one may have been, `reservation` the name of the one that it
-    commits in (`manifests/commit_loop.py`). `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
+    commits in (`manifests/version_log.py`). `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
     any more: it moves what has only to be put on top of another version. One with `divided` goes on without the partitions that
     conflict, which are `left_out`; it is called with the ids of the others, and returns what was done. Not safe to share among threads.
     """

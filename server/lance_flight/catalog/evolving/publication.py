@@ -22,7 +22,6 @@ from lance.fragment import DeletionFile
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.manifests.differences import Difference, conform_rows
-from lance_flight.catalog.manifests.indices import definitions_of, note_of, published_definitions
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
@@ -32,6 +31,7 @@ from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.indices import definitions_of, note_of, published_definitions
 from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.naming import SEPARATOR, TABLE
 from lance_flight.model.schema import DEFAULT, DEFAULT_CHANGED, NamespaceSchema

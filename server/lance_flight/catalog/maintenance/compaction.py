@@ -32,7 +32,7 @@ from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.storage.whole_files import DATA, seal_fragments
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import all_segments
+from lance_flight.catalog.tables.indices import all_segments
 from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.faults import failpoint
 from lance_flight.model.operations import check_least

@@ -13,8 +13,7 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
-from lance_flight.catalog.maintenance.sweep import TableFiles, pins_of
-from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_HOURS
+from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_HOURS, TableFiles, pins_of
 from lance_flight.catalog.manifests.manifest import FENCE, FENCE_KEY
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, PartitionTable
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName

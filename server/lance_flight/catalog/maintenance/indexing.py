@@ -27,7 +27,6 @@ from lance import LanceDataset, LanceOperation
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork, Progress, check_stopped
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.maintenance.reports import OperationReport
-from lance_flight.catalog.manifests.indices import IndexDefinition, IndexRules, index_named, indices_of, note_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.store import Store
@@ -35,7 +34,16 @@ from lance_flight.catalog.storage.table_cache import OPENERS, map_tables
 from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import Coverage, all_segments, holds_old_values
+from lance_flight.catalog.tables.indices import (
+    Coverage,
+    IndexDefinition,
+    IndexRules,
+    all_segments,
+    holds_old_values,
+    index_named,
+    indices_of,
+    note_of,
+)
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.errors import AlreadyExists, Unsupported
 from lance_flight.faults import failpoint

@@ -19,9 +19,8 @@ import pyarrow as pa
 from lance_flight.catalog.bulk.pieces import PieceWork, Progress
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import rewrite
-from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, Snapshot
-from lance_flight.catalog.manifests.version_log import Change, Revision
+from lance_flight.catalog.manifests.version_log import Change, Revision, commit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, TABLE, version_of

@@ -18,9 +18,8 @@ from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import all_removed, edit_of
 from lance_flight.catalog.maintenance.reports import OperationReport
-from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
-from lance_flight.catalog.manifests.version_log import OPERATION, Revision
+from lance_flight.catalog.manifests.version_log import OPERATION, Revision, commit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.durability import committing, flush

@@ -2,7 +2,7 @@
 
 Some tables at a time: their rows are written under the current spec and the tables themselves taken away, in one
 commit. So a run that is stopped has done a part, and another one goes on with the rest. Where others change one of the
-tables meanwhile the next step is half as large, and reserves the namespace after some (`manifests/commit_loop.py`).
+tables meanwhile the next step is half as large, and reserves the namespace after some (`manifests/version_log.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lance_flight.catalog.commits.removals import combine_edits, table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
-from lance_flight.catalog.manifests.commit_loop import reserve_turn
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import reserve_turn
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store

@@ -24,9 +24,7 @@ from typing import Any
 from lance import LanceDataset, LanceFragment
 
 from lance_flight.catalog.maintenance.compaction import CompactionRules
-from lance_flight.catalog.maintenance.sweep import TableFiles
-from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS
-from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS, TableFiles
 from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
@@ -34,7 +32,7 @@ from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.pins import Pin

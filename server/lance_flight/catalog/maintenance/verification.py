@@ -30,7 +30,7 @@ from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, INDICES, damage_of, deletion_damage, index_damage
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import all_segments
+from lance_flight.catalog.tables.indices import all_segments
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source, source_of
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, SerializationFailure

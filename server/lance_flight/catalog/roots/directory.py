@@ -16,8 +16,8 @@ from functools import partial
 from threading import Lock
 from weakref import finalize
 
-from lance_flight.catalog.manifests.commit_loop import commit
 from lance_flight.catalog.manifests.manifest import Manifest, create_table, remove_left_over
+from lance_flight.catalog.manifests.version_log import commit
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of

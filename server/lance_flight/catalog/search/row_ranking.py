@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.storage.lance_fields import number_at
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
-from lance_flight.catalog.tables.index_coverage import covered_files
+from lance_flight.catalog.tables.indices import covered_files
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_names
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
 from lance_flight.catalog.tables.schema_adapter import physical

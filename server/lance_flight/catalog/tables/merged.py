@@ -29,7 +29,7 @@ from lance_flight.catalog.storage.blobs import columns_of, has_extension
 from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.lance_fields import Key, numbers, walk, without_files
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables.index_coverage import CarriedIndices, Signature
+from lance_flight.catalog.tables.indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import in_memory, open_at, places_of_tables, renumber, under_bases
 from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.storage.blobs import blob_arguments
 from lance_flight.catalog.storage.lance_fields import field_id
 from lance_flight.catalog.storage.names import ROW_ADDRESS, TABLE_NUMBER
-from lance_flight.catalog.tables.index_coverage import has_outdated_index
+from lance_flight.catalog.tables.indices import has_outdated_index
 from lance_flight.catalog.tables.lineage import (
     LINEAGE,
     LINEAGE_FIELDS,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight.catalog.search.text_highlights import Highlighter, Marks
+from lance_flight.catalog.search.text_search import Highlighter, Marks
 from lance_flight.catalog.search.text_syntax import MOST_CHARACTERS, SYNTAXES, Mode, parse
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edit_text, tokenize

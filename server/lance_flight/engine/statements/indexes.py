@@ -11,8 +11,8 @@ from lance_flight.catalog.maintenance.indexing import (
     create_index,
     drop_index,
 )
-from lance_flight.catalog.manifests.indices import IndexRules, indices_of
 from lance_flight.catalog.table import Table
+from lance_flight.catalog.tables.indices import IndexRules, indices_of
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options

@@ -21,7 +21,7 @@ from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.runtime.streams import AHEAD_BYTES, HeldBytes
 from lance_flight.errors import OutOfMemory
 from lance_flight.machine import cores
-from lance_flight.planning.dimensions import Group
+from lance_flight.planning.joins import Group
 
 Task = Callable[[], Iterator[pa.RecordBatch]]
 

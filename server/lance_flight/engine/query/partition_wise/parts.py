@@ -23,8 +23,7 @@ from lance_flight.engine.query.tables.table_view import Prunings, TableView, sid
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.schema import Path
-from lance_flight.planning.dimensions import Group, Groups, NotCopartitioned
-from lance_flight.planning.joins import Side, in_order, match
+from lance_flight.planning.joins import Group, Groups, NotCopartitioned, Side, in_order, match
 
 SHOWN_GROUPS = 64
 

@@ -12,7 +12,6 @@ from itertools import islice
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.search.row_ranking import ADDRESS, names_of
 from lance_flight.catalog.search.searching import (
     AnySearch,
@@ -23,7 +22,7 @@ from lance_flight.catalog.search.searching import (
     keys_of_rows,
 )
 from lance_flight.catalog.storage.table_cache import map_tables
-from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.indices import Coverage, IndexDefinition
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical

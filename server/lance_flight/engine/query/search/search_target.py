@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from datafusion import DataFrame
 
-from lance_flight.catalog.manifests.indices import IndexDefinition
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.search.row_ranking import Addresses
+from lance_flight.catalog.tables.indices import IndexDefinition
 from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
 from lance_flight.catalog.tables.sources import Open, PinnedTable, Source

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from datafusion import DataFrame
 
-from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
+from lance_flight.catalog.tables.indices import IndexDefinition, indices_of
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.catalog.tables.sources import PinnedTable
 from lance_flight.engine.functions.routines import calls_of, mutable_functions, volatile_functions

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.indexing import missing_segment
-from lance_flight.catalog.manifests.indices import IndexDefinition, indices_of
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.index_coverage import Coverage
+from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.sql.references import shown_name

@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from datafusion import ExecutionPlan
 
-from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.tables.indices import indices_of
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, Span, empty_batches, rows_within
 from lance_flight.catalog.tables.sources import Open, PinnedTable, Source

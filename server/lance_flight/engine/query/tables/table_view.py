@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.manifests.indices import indices_of
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_cache import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.indices import indices_of
 from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.sources import PinnedTable, row_counts
 from lance_flight.engine.plans.scalar_expressions import has_computed, with_stored_expressions
@@ -36,8 +36,8 @@ from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.arrow_expression import columns_of, row_filter, terms
-from lance_flight.planning.dimensions import Side
 from lance_flight.planning.index_filters import IndexFilter, index_filter
+from lance_flight.planning.joins import Side
 from lance_flight.planning.partitions import Partitions, SpecPartitions
 from lance_flight.planning.predicates import ALWAYS, Compare, In, Op, Or, Predicate, all_of, conjuncts
 from lance_flight.planning.preimages import with_preimages
