@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -119,8 +119,12 @@ class ShownRows:
     def sql(self) -> str:
         """The query of a preview."""
         order = f" ORDER BY {quote_name(self.sort)}{' DESC' if self.is_down else ''} NULLS LAST" if self.sort else ""
-        is_large = any(LARGE.search(kind) for kind in self.kinds.values())
-        return f"{self.source}{order}\nLIMIT {PREVIEW_LARGE_ROWS if is_large else PREVIEW_ROWS}"
+        return f"{self.source}{order}\nLIMIT {self.most}"
+
+    @property
+    def most(self) -> int:
+        """The rows of a preview."""
+        return rows_of_preview(self.kinds)
 
     @property
     def address(self) -> str:
@@ -135,6 +139,10 @@ class ShownRows:
     def adding(self, column: str, value: str | None) -> ShownRows:
         """Return the selection with a further condition."""
         return replace(self, conditions=[*self.conditions, Facet(column, value)])
+
+    def narrowed(self, where: str) -> ShownRows:
+        """Return the selection with a further condition that is written."""
+        return replace(self, where=f"{where} AND ({self.where})" if self.where else where)
 
     def without(self, condition: Facet) -> ShownRows:
         """Return the selection without a condition."""
@@ -161,6 +169,19 @@ def kinds_of(server: ConsoleServer, table: ConsoleTable) -> dict[str, str]:
     return dict(zip(found["column_name"].to_pylist(), found["data_type"].to_pylist(), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class HistogramBin:
+    """Bar of a histogram: how many rows it has, and the condition that selects them."""
+
+    count: int
+    where: str
+
+
+def rows_of_preview(kinds: Mapping[str, str]) -> int:
+    """Return how many rows are shown of a table with columns of these types."""
+    return PREVIEW_LARGE_ROWS if any(map(LARGE.search, kinds.values())) else PREVIEW_ROWS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
     """Summary of a column: its share of NULLs, distinct values, bounds, and its most frequent values or a histogram."""
@@ -172,7 +193,12 @@ class ColumnSummary:
     low: str | None = None
     high: str | None = None
     values: Sequence[tuple[str | None, int]] = field(default=())
-    bins: Sequence[int] = field(default=())
+    bins: Sequence[HistogramBin] = field(default=())
+
+    @property
+    def is_moment(self) -> bool:
+        """True if it has dates or times of days."""
+        return bool(MOMENT.match(self.kind))
 
 
 def summarize(server: ConsoleServer, selection: ShownRows) -> tuple[int, list[ColumnSummary]]:
@@ -230,7 +256,30 @@ def _with_parts(server: ConsoleServer, rows: str, summaries: Sequence[ColumnSumm
             yield replace(each, values=mine)
         else:
             bins = {int(float(value)): count for value, count in mine if value is not None}
-            yield replace(each, bins=[bins.get(step, 0) for step in range(_BINS)] if bins else ())
+            yield replace(each, bins=_bins_of(each, bins) if bins else ())
+
+
+def _bins_of(column: ColumnSummary, counts: Mapping[int, int]) -> list[HistogramBin]:
+    name, (_, low, high) = quote_name(column.name), _bounds_of(column) or ("", 0.0, 0.0)
+    edges = [_edge(column.kind, low + (high - low) * step / _BINS) for step in range(1, _BINS)]
+    parts = zip(
+        ["", *(f"{name} >= {edge}" for edge in edges)], [*(f"{name} < {edge}" for edge in edges), ""], strict=True
+    )
+    known = f"{name} IS NOT NULL" if low == high else ""
+    return [
+        HistogramBin(counts.get(step, 0), known or " AND ".join(filter(None, part))) for step, part in enumerate(parts)
+    ]
+
+
+def _edge(kind: str, number: float) -> str:
+    """Return the bound of a bar in SQL.
+
+    >>> _edge("BIGINT", 2.5), _edge("DOUBLE", 2.5), _edge("TIMESTAMP(6)", 0.5)
+    ('3', '2.5', "'1970-01-01 00:00:00.500000'")
+    """
+    if not MOMENT.match(kind):
+        return str(math.ceil(number) if WHOLE.match(kind) else number)
+    return text_literal(f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=number):%Y-%m-%d %H:%M:%S.%f}")
 
 
 def _is_faceted(column: ColumnSummary) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_flight_client.console.exploring import LARGE, PREVIEW_LARGE_ROWS, PREVIEW_ROWS
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, fields_of, list_rows
 from lance_flight_client.parameters import text_literal
@@ -104,9 +103,8 @@ def _names(
     return named
 
 
-def changed_rows(table: ConsoleTable, kinds: Mapping[str, str], first: int, second: int) -> str:
+def changed_rows(table: ConsoleTable, first: int, second: int, *, most: int) -> str:
     """Return the query of the rows that were added and removed between two snapshots."""
-    most = PREVIEW_LARGE_ROWS if any(map(LARGE.search, kinds.values())) else PREVIEW_ROWS
     return f"SELECT * FROM table_changes({text_literal(table.sql())}, {first}, {second})\nLIMIT {most}"
 
 

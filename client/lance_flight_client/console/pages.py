@@ -40,6 +40,7 @@ from lance_flight_client.console.exploring import (
     InvalidSelection,
     ShownRows,
     kinds_of,
+    rows_of_preview,
     summarize,
 )
 from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, history_of, order_of
@@ -581,7 +582,7 @@ LISTINGS = {
         "No statement runs.",
     ),
     "servers": (
-        f"SELECT * EXCEPT (id) FROM system.servers ORDER BY began LIMIT {MOST_LISTED}",
+        f"SELECT * EXCEPT (id, statements) FROM system.servers ORDER BY began LIMIT {MOST_LISTED}",
         "Only administrators see the servers and their memory.",
     ),
     "maintenance": (
@@ -590,7 +591,7 @@ LISTINGS = {
     ),
     "quotas": (f"SELECT * FROM system.quotas LIMIT {MOST_LISTED}", "No quota bounds you."),
     "audit": (
-        f"SELECT * FROM system.audit ORDER BY time DESC LIMIT {MOST_LISTED}",
+        f"SELECT time, event, decision, principal, action, object, reason, error, client FROM system.audit ORDER BY time DESC LIMIT {MOST_LISTED}",
         "Nothing is audited: serve --audit-log FILE does it, and only administrators see it.",
     ),
 }
@@ -636,6 +637,7 @@ def history(request: Request, server: ConsoleServer, table: ConsoleTable) -> Res
     wanted = [whole_number(request, name) for name in ("a", "b")]
     chosen = [] if table.is_view else sorted({version for version in wanted if version is not None})
     are_two = len(chosen) == 2  # noqa: PLR2004 - two snapshots
+    most = rows_of_preview(kinds_of(server, table)) if are_two else 0
     compared: list[PartitionDifference] | None = None
     if are_two and table.is_partitioned:
         moments = {dot.version: dot.committed for dot in lanes[0].dots}
@@ -649,7 +651,8 @@ def history(request: Request, server: ConsoleServer, table: ConsoleTable) -> Res
         lanes=lanes,
         snapshots=list(reversed(lanes[0].dots)),
         chosen=chosen,
-        changes=changed_rows(table, kinds_of(server, table), *chosen) if are_two else None,
+        changes=changed_rows(table, *chosen, most=most) if are_two else None,
+        most=most,
         counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
     )

@@ -67,7 +67,10 @@ class SearchForm:
             of += [text_literal(self.vector), f"({row})"]
         if has_words:
             of += [text_literal(self.text), text_literal(self.words), "syntax => 'words'"]
-            marked = f"highlight({quote_name(self.text)}, {text_literal(self.words)}) AS found"
+            # The grid draws what stands between these as marked.
+            marked = (
+                f"highlight({quote_name(self.text)}, {text_literal(self.words)}, before => '⟦', after => '⟧') AS found"
+            )
             shown = [marked, *shown]
         if has_words and has_row:
             share = self.weight / WEIGHTS

@@ -35,7 +35,8 @@ function resultPane() {
   const view = createViewer(at("viewer")), kinds = ["chart", "x", "y"];
   let id = null;
   const whole = (row, column) => ask(`/query/${id}/value?row=${row}&column=${column}`);
-  const grid = createGrid(at("result"), {opens: (cell) => view(cell, whole), changed: () => { tell(); draw(); }});
+  const isCut = () => said && (said.cut || said.count >= (at("sql")?.dataset.most || Infinity));
+  const grid = createGrid(at("result"), {opens: (cell) => view(cell, whole), changed: () => { tell(); draw(); }, marks: at("sql")?.dataset.marks, orders: tableOrder(() => isCut())});
   const failed = (text) => { at("error").textContent = text; at("error").hidden = !text; };
   let said = null;
 
@@ -45,7 +46,7 @@ function resultPane() {
     const notes = (said.before || []).map((each) => `${each.rows === null ? `${each.affected.toLocaleString("en")} rows affected` : rowsOf(each.rows)}; `).join("");
     const some = shown < said.count ? `${shown.toLocaleString("en")} of ` : "";
     if (said.error) at("state").textContent = `ended after ${seconds}, with ${rowsOf(said.count)}`;
-    else if (said.columns?.length) at("state").textContent = `${said.done ? "" : "running, "}${notes}${some}${rowsOf(said.count)}, ${seconds}${said.cut ? "; there are more" : ""}`;
+    else if (said.columns?.length) at("state").textContent = `${said.done ? "" : "running, "}${notes}${some}${rowsOf(said.count)}, ${seconds}${said.cut ? "; there are more" : isCut() ? "; there may be more" : ""}`;
     else at("state").textContent = !said.done ? `running, ${seconds}` : notes + (said.affected >= 0 ? `${said.affected.toLocaleString("en")} rows affected` : "done");
   }
 
@@ -66,7 +67,7 @@ function resultPane() {
     document.querySelectorAll(".axis-of").forEach((label) => { label.hidden = !kind || (kind === "histogram" && label.dataset.axis === "x"); });
     if (!kind || !columns.length || !said?.done) { figure.replaceChildren(); return; }
     const [svg, note] = drawChart(kind, columns, grid.rows(), ["x", "y"].map((axis) => Number(at(`chart-${axis}`).value)));
-    figure.replaceChildren(svg, element("figcaption", `${note}${said.cut ? " The query has more rows than are here." : ""}`));
+    figure.replaceChildren(svg, element("figcaption", `${note}${isCut() ? ` Only the first ${rowsOf(said.count)} are here.` : ""}`));
   }
 
   function choose() {
@@ -113,6 +114,15 @@ function resultPane() {
       draw();
     },
   };
+}
+
+// Rows of a table of which not all are here are ordered by the server, over all of them: what this returns goes there.
+function tableOrder(isCut) {
+  const form = document.querySelector(".lights [name=sort]")?.form;
+  if (!form) return undefined;
+  const go = (name) => isCut() && (location.assign(addressWith({sort: name, down: go.now.name === name && !go.now.isDown ? "1" : null})), true);
+  go.now = {name: form.elements.sort.value, isDown: form.elements.down.checked};
+  return go;
 }
 
 // The list of tables: those whose names have a text, in the order of a column. Unknown sizes come last.

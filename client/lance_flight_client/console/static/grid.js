@@ -13,7 +13,7 @@ function numberOf(column, text) {
   return Date.parse(/T/.test(known) && !/([+-]\d\d:\d\d|Z)$/.test(known) ? `${known}Z` : known);
 }
 
-function createGrid(table, {opens, changed}) {
+function createGrid(table, {opens, changed, marks, orders}) {
   const box = table.parentElement;
   let columns = [], rows = [], order = [], sorted = null, wanted = "", here = null, body = null, from = -1, to = -1, isWaiting = false;
 
@@ -43,7 +43,8 @@ function createGrid(table, {opens, changed}) {
       const cell = element("th", undefined, isNumber(column) ? "n" : ""), button = element("button", column.name, "sorts");
       cell.scope = "col";
       button.append(element("small", column.type));
-      button.addEventListener("click", () => sort(place));
+      button.addEventListener("click", () => orders?.(column.name) || sort(place));
+      if (orders?.now?.name === column.name) cell.setAttribute("aria-sort", orders.now.isDown ? "descending" : "ascending");
       cell.append(button);
       line.append(cell);
     });
@@ -89,7 +90,10 @@ function createGrid(table, {opens, changed}) {
     line.append(element("td", (place + 1).toLocaleString("en"), "n at"));
     rows[place].forEach((value, column) => {
       const isHere = here && here[0] === step && here[1] === column, kind = value === null ? "null" : isNumber(columns[column]) ? "n" : "";
-      line.append(element("td", value === null ? "NULL" : value.slice(0, IN_A_CELL).replace(/\s*\n\s*/g, " ⏎ "), isHere ? `${kind} here`.trim() : kind));
+      const cell = element("td", undefined, isHere ? `${kind} here`.trim() : kind), text = value === null ? "NULL" : value.slice(0, IN_A_CELL).replace(/\s*\n\s*/g, " ⏎ ");
+      // What a search has found stands between marks.
+      if (columns[column].name === marks) cell.append(...text.split(/⟦([^⟧]*)⟧?/).map((piece, at) => (at % 2 ? element("mark", piece) : piece))); else cell.textContent = text;
+      line.append(cell);
     });
     return line;
   }
