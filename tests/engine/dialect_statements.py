@@ -615,6 +615,26 @@ SELECT pg_typeof(1) ;; write
 SELECT truncate(1.256, 2) ;; write left(s, 4), or a - a % 10 of a whole number, or
 SELECT choose(2, 'a', 'b') ;; write CASE WHEN a = 1 THEN 'x' ELSE 'y'
 TABLE customers ;; write SELECT * FROM
+DROP TABLE orders, customers ;; write a DROP for
+DROP TABLE orders CASCADE ;; leave it out: views that read a table stay, and fail until there is one of its name
+TRUNCATE orders, customers ;; write a TRUNCATE for
+DELETE FROM orders WHERE id = 1 LIMIT 1 ;; write WHERE id IN (SELECT id FROM t ORDER BY … LIMIT
+UPDATE orders SET qty = 1 ORDER BY id LIMIT 1 ;; write WHERE id IN (SELECT id FROM t ORDER BY … LIMIT
+INSERT INTO orders SET id = 1 ;; write INSERT INTO t (a, b) VALUES (1,
+ALTER TABLE orders MODIFY qty BIGINT ;; write ALTER TABLE t ALTER COLUMN c TYPE type, or ALTER TABLE t RENAME COLUMN c TO
+ALTER TABLE orders CHANGE qty n BIGINT ;; write ALTER TABLE t ALTER COLUMN c TYPE type, or ALTER TABLE t RENAME COLUMN c TO
+ALTER TABLE orders ALTER qty TYPE BIGINT USING qty::BIGINT ;; write ALTER TABLE t ADD COLUMN d AS (expression), then DROP COLUMN c and RENAME COLUMN d TO
+ALTER TABLE orders ADD CHECK (qty > 0) ;; write PRIMARY KEY for a key that ON CONFLICT and MERGE go by, and a WHERE in the INSERT …
+ALTER TABLE orders ADD CONSTRAINT c UNIQUE (id) ;; write PRIMARY KEY for a key that ON CONFLICT and MERGE go by, and a WHERE in the INSERT …
+ALTER TABLE orders DROP CONSTRAINT c ;; write ALTER TABLE t DROP PRIMARY KEY, the only
+ALTER TABLE orders OWNER TO ann ;; rights are given in the server's file of
+ALTER TABLE orders SET SCHEMA s ;; write CREATE TABLE s.t LIKE t and INSERT INTO s.t SELECT * FROM t, then DROP TABLE
+ALTER TABLE IF EXISTS orders DROP COLUMN qty ;; leave it out: a table that is not there is an error; information_schema.tables lists those that
+CREATE TABLE x (id INT) ENGINE = InnoDB ;; leave it out: tables are
+CREATE TABLE x (id INT) PARTITION BY RANGE (id) ;; write PARTITIONED BY (month(ts),
+CREATE TABLE x (id INT) CLUSTER BY (id) ;; write PARTITIONED BY (bucket(8,
+COMMENT ON VIEW v IS 'x' ;; leave it out: schemas and views have no
+SHOW TABLE STATUS ;; write SHOW TABLES, SHOW COLUMNS FROM t or SHOW CREATE TABLE
 CREATE TABLE x CLONE customers ;; write CREATE TABLE t LIKE u and INSERT INTO t SELECT * FROM
 CREATE TABLE x (id SERIAL) ;; write BIGINT, and row_number() OVER () or uuid() in the
 CREATE TABLE x (id INT IDENTITY(1, 1)) ;; write BIGINT, and row_number() OVER () or uuid() in the
@@ -633,7 +653,7 @@ CREATE TYPE mood AS ENUM ('a') ;; write the type itself, as in VARCHAR or STRUCT
 CREATE UNIQUE INDEX i ON customers (name) ;; write CREATE INDEX: values that repeat are not
 CREATE DATABASE d ;; write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is
 CREATE STREAM s ON TABLE customers ;; write SELECT * FROM table_changes('t',
-INSERT INTO customers VALUES ('a', DEFAULT, 1) ;; write the columns to insert: INSERT INTO t (a, b) VALUES
+INSERT INTO customers VALUES ('a', DEFAULT || 'b', 1) ;; DEFAULT is a whole value: write it in a row of VALUES or behind = of SET, or leave the column out of INSERT INTO t (a,
 SELECT avg(qty) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM orders ;; write sum(a) OVER (…) - a
 SELECT [x * 2 for x in [1, 2] if x > 1] ;; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)
 SELECT first_value(id ORDER BY id) OVER () FROM orders ;; write it in OVER: first_value(a) OVER

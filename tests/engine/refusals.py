@@ -524,7 +524,7 @@ REFUSED_STATEMENTS = {
             "SHOW PARTITIONS events WHERE d_yaer = 1": "[invalid_sql] … d_yaer … d_year",
             "SHOW PARTITIONS nowhere": "[not_found] … 'nowhere'",
             "SHOW PARTITIONS": "[invalid_sql] … a table name",
-            "SHOW GRANTS": "[invalid_sql] … PARTITIONS or INDEXES … GRANTS",
+            "SHOW GRANTS": "[invalid_sql] … 'GRANTS' … file of policies",
             "DESCRIBE event": "[not_found] … 'event' … did you mean 'events'",
             "EXPLAIN DROP TABLE events": "[invalid_sql] … EXPLAIN takes a query",
         },

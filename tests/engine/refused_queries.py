@@ -45,7 +45,7 @@ REFUSED_QUERIES = {
             "SELECT 1; DROP TABLE flights": "[invalid_sql]",
             "SELECT 1; SELECT 2": "[invalid_sql]",
             "DROP TABLE flights; SELECT 1": "[invalid_sql] … end of the statement",
-            "DROP TABLE flights, airports": "[invalid_sql] … end of the statement",
+            "DROP TABLE flights, airports": "[invalid_sql] … write a DROP for each",
             "CREATE TABLE x": "[invalid_sql] … columns or AS SELECT",
             "CREATE TABLE x ()": "[invalid_sql] … a column name",
             "CREATE TABLE x (id)": "[invalid_sql] … type … 'id'",

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from lance_flight.errors import DataError, SqlError
 
 from tests.engine.database import Database
 from tests.stock import manifest, stored_by_value, stored_rows
@@ -40,6 +41,70 @@ FORMS = [
     ),
     pytest.param("INTO {t} SELECT 1, 'a', 2 WHERE false", [], id="no rows"),
 ]
+
+
+DEFAULTS = "id BIGINT DEFAULT 9, name VARCHAR DEFAULT 'it''s', day DATE DEFAULT '2024-02-29', at TIME DEFAULT '10:30', x DOUBLE DEFAULT 'NaN', price DECIMAL(10, 2) DEFAULT 1.5, open BOOLEAN DEFAULT true, tags VARCHAR[]"
+NINE = (9, "it's", dt.date(2024, 2, 29), dt.time(10, 30), "NaN", Decimal("1.50"), True, None)
+CHOSEN = (1, "DEFAULT", dt.date(2025, 1, 1), dt.time(0), "2.5", Decimal(3), False, ["a"])
+VALUES = ("1", "'DEFAULT'", "DATE '2025-01-01'", "TIME '00:00'", "2.5", "3", "false", "['a']")
+OF_DEFAULTS = {
+    "DEFAULT VALUES": NINE,
+    "VALUES (default, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT)": NINE,
+    **{
+        f"VALUES ({', '.join((*VALUES[:place], 'DEFAULT', *VALUES[place + 1 :]))})": (
+            *CHOSEN[:place],
+            NINE[place],
+            *CHOSEN[place + 1 :],
+        )
+        for place in range(len(VALUES))
+    },
+}
+"""An INSERT of one row, and what is stored."""
+
+
+@PLACES
+def test_default_is_the_value_that_the_column_has_by_default(
+    database: Database, table: str, partitioned_by: str
+) -> None:
+    database.run(f"CREATE TABLE {table} ({DEFAULTS}){partitioned_by}")
+    row = "SELECT id, name, day, at, CAST(x AS VARCHAR), price, open, tags FROM"
+    for form, expected in OF_DEFAULTS.items():
+        database.run(f"TRUNCATE {table}")
+        assert (form, database.run(f"INSERT INTO {table} {form}")) == (form, 1)
+        assert (form, database.rows(f"{row} {table}")) == (form, [expected])
+    # Beside rows whose values have types, or are texts.
+    database.run(f"TRUNCATE {table}")
+    texts = "1, 'DEFAULT', '2025-01-01', '00:00', '2.5', '3', 'false', ['a']"
+    nothing = ", ".join(["DEFAULT"] * len(VALUES))
+    database.run(f"INSERT INTO {table} VALUES ({', '.join(VALUES)}), ({nothing}), ({texts})")
+    assert database.rows(f"{row} {table} ORDER BY id") == [CHOSEN, CHOSEN, NINE]
+    # In what is set, too.
+    settings = ", ".join(f"{name} = DEFAULT" for name in ("name", "day", "at", "x", "price", "open", "tags"))
+    database.run(f"UPDATE {table} SET {settings} WHERE id = 1")
+    assert database.rows(f"{row} {table} ORDER BY id") == [(1, *NINE[1:]), (1, *NINE[1:]), NINE]
+    database.run(f"DELETE FROM {table} WHERE id = 1")
+    conflict = "ON CONFLICT (id) DO UPDATE SET name = DEFAULT, price = excluded.price"
+    database.run(f"INSERT INTO {table} (id, name, price) VALUES (9, 'new', 7), (8, DEFAULT, 2) {conflict}")
+    assert database.rows(f"SELECT id, name, price FROM {table} ORDER BY id") == [(8, "it's", 2), (9, "it's", 7)]
+    database.run(
+        f"MERGE INTO {table} AS t USING (VALUES (8), (7)) AS s(id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET price = DEFAULT"
+        " WHEN NOT MATCHED THEN INSERT (id, price) VALUES (s.id, DEFAULT)"
+    )
+    assert database.rows(f"SELECT id, price FROM {table} ORDER BY id") == [
+        (7, Decimal("1.5")),
+        (8, Decimal("1.5")),
+        (9, 7),
+    ]
+
+
+def test_default_stands_alone_and_obeys_not_null(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL, name VARCHAR DEFAULT 'x')")
+    with pytest.raises(DataError, match="column 'id' is NOT NULL and has NULL"):
+        database.run(f"INSERT INTO {table} DEFAULT VALUES")
+    for form in ("VALUES (1, DEFAULT || 'y')", "VALUES (1, (DEFAULT))", "SELECT 1, DEFAULT"):
+        with pytest.raises(SqlError, match="DEFAULT is a whole value"):
+            database.run(f"INSERT INTO {table} {form}")
+    assert database.rows(f"SELECT * FROM {table}") == []
 
 
 @PLACES

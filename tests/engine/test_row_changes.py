@@ -576,3 +576,33 @@ def test_rows_under_several_specs(
         assert database.run(statement.format(t=evolved)) == count
     assert ids_by_spec(database, evolved) == expected
     assert sorted(database.rows(f"SELECT id FROM {evolved}")) == sorted((n,) for ids in expected.values() for n in ids)
+
+
+@EVERYWHERE
+def test_the_queries_of_a_with_are_read_by_the_change_behind_it(held: Held) -> None:
+    changes = {
+        "WITH q AS (SELECT 5 AS n) INSERT INTO {t} (id) SELECT n FROM q": (1, {5}),
+        "WITH q AS (SELECT 6 AS n) INSERT INTO {t} (id) WITH r AS (SELECT n + 1 AS n FROM q) SELECT * FROM r": (1, {7}),
+        "WITH RECURSIVE q AS (SELECT 10 AS n UNION ALL SELECT n + 1 FROM q WHERE n < 12) INSERT INTO {t} (id) SELECT n FROM q": (
+            3,
+            {10, 11, 12},
+        ),
+        "WITH q(n, update) AS (SELECT 11, 1), r AS (SELECT n FROM q) DELETE FROM {t} USING r WHERE id = r.n": (
+            1,
+            {-11},
+        ),
+        "WITH q AS (SELECT 12 AS n) DELETE FROM {t} WHERE id IN (SELECT n FROM q)": (1, {-12}),
+        "WITH q AS (SELECT 10 AS n) UPDATE {t} SET id = 20 FROM q WHERE id = q.n": (1, {-10, 20}),
+        "WITH q AS (SELECT 21 AS n) UPDATE {t} SET id = (SELECT max(n) FROM q) WHERE id = 20": (1, {-20, 21}),
+        "WITH q AS (SELECT 21 AS n UNION ALL SELECT 22) MERGE INTO {t} USING q ON id = q.n"
+        " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (q.n)": (2, {-21, 22}),
+        "WITH q AS (SELECT 22 AS id) INSERT INTO {t} (id) SELECT id FROM q UNION ALL SELECT 23 ON CONFLICT (id) DO NOTHING": (
+            1,
+            {23},
+        ),
+    }
+    ids = {row[0] for row in held.rows()}
+    for sql, (count, change) in changes.items():
+        assert (sql, held.database.run(sql.format(t=held.name))) == (sql, count)
+        ids = (ids - {-n for n in change if n < 0}) | {n for n in change if n > 0}
+        assert (sql, {row[0] for row in held.rows()}) == (sql, ids)

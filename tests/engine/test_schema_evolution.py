@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import Database
 from tests.service.server_process import files
@@ -271,3 +272,30 @@ def test_changes_across_other_columns_are_told_in_the_newest_ones(database: Data
         None,
     )
     assert (found["insert", 4]["large"], found["insert", 4]["c"]) == (2**40, 7)
+
+
+def test_columns_are_added_and_dropped_only_where_that_changes_something(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, s STRUCT<a INT>) PARTITIONED BY (bucket(2, id))")
+    database.run(f"INSERT INTO {table} VALUES (1, {{'a': 2}})")
+    for change, columns in {
+        "ADD COLUMN IF NOT EXISTS x INT DEFAULT 5": ["id", "s", "x"],
+        "ADD COLUMN IF NOT EXISTS x VARCHAR, ADD IF NOT EXISTS y INT, ADD COLUMN IF NOT EXISTS y DATE": [
+            "id",
+            "s",
+            "x",
+            "y",
+        ],
+        "DROP COLUMN IF EXISTS nope, DROP IF EXISTS y, DROP COLUMN IF EXISTS y": ["id", "s", "x"],
+        "ADD COLUMN IF NOT EXISTS s.a INT, DROP COLUMN IF EXISTS s.nope": ["id", "s", "x"],
+        "DROP COLUMN IF EXISTS x, ADD COLUMN IF NOT EXISTS x VARCHAR": ["id", "s", "x"],
+    }.items():
+        database.run(f"ALTER TABLE {table} {change}")
+        assert database.query(f"SELECT * FROM {table}").column_names == columns
+    assert database.rows(f"SELECT id, s.a, x FROM {table}") == [(1, 2, None)]
+    commits = database.value(f"SELECT count(*) FROM {table}$snapshots")
+    database.run(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS x INT, DROP COLUMN IF EXISTS nope")
+    assert database.value(f"SELECT count(*) FROM {table}$snapshots") == commits
+    for change in ("ADD COLUMN x INT", "ADD COLUMN IF NOT EXISTS z INT, ADD COLUMN x INT", "DROP COLUMN nope"):
+        with pytest.raises(LanceFlightError, match=r"'x'|'nope'"):
+            database.run(f"ALTER TABLE {table} {change}")
+    assert database.query(f"SELECT * FROM {table}").column_names == ["id", "s", "x"]

@@ -161,6 +161,17 @@ class SourceColumn(NamedTuple):
     field: pa.Field
 
 
+def value_of_text(text: str, kind: pa.DataType) -> pa.Scalar:
+    """Return the value of a type that a text stands for; Arrow's errors where there is none.
+
+    >>> value_of_text("10:30:00", pa.time64("us")).as_py()
+    datetime.time(10, 30)
+    """
+    if pa.types.is_time(kind):  # which Arrow reads from no text
+        return pa.scalar(f"1970-01-01 {text}").cast(pa.timestamp(kind.unit)).cast(kind)
+    return pa.scalar(text).cast(kind)
+
+
 def _moment(text: str, now: datetime, kind: pa.DataType) -> pa.Scalar:
     """Return the value of a default of `MOMENTS` at a moment of UTC, cut to the unit of its type."""
     if pa.types.is_time(kind):
@@ -300,7 +311,7 @@ class NamespaceSchema:
         """Default values of top-level columns, by name, for rows that lack them and are written now; columns without one are left out."""
         now = datetime.now(UTC)
         return {
-            field.name: _moment(text, now, field.type) if text in MOMENTS else pa.scalar(text).cast(field.type)
+            field.name: _moment(text, now, field.type) if text in MOMENTS else value_of_text(text, field.type)
             for field, text in self._default_texts.items()
         }
 
@@ -314,7 +325,7 @@ class NamespaceSchema:
     def shown_defaults(self) -> dict[str, str]:
         """Default values of top-level columns as text, by name; those of `MOMENTS` in capitals."""
         return {
-            field.name: text.upper() if text in MOMENTS else str(pa.scalar(text).cast(field.type).cast(pa.utf8()))
+            field.name: text.upper() if text in MOMENTS else str(value_of_text(text, field.type).cast(pa.utf8()))
             for field, text in self._default_texts.items()
         }
 

@@ -120,6 +120,65 @@ _DESCRIBED = 2
 """Words of DESCRIBE EXTENDED and the like, behind which the name of a table stands."""
 
 
+_CHECKS = (
+    "rows are not compared with a condition: write PRIMARY KEY for a key that ON CONFLICT and MERGE go by, and a WHERE in the"
+    " INSERT … SELECT"
+)
+_LIMITED = "write WHERE id IN (SELECT id FROM t ORDER BY … LIMIT n)"
+_RETYPED = "write ALTER TABLE t ALTER COLUMN c TYPE type, or ALTER TABLE t RENAME COLUMN c TO d"
+
+_CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        **dict.fromkeys([("ALTER", "MODIFY"), ("ALTER", "CHANGE"), ("ALTER", "REPLACE")], _RETYPED),
+        **dict.fromkeys([("ALTER", word) for word in ("CHECK", "UNIQUE", "FOREIGN")], _CHECKS),
+        **dict.fromkeys([("ALTER", "OWNER"), ("ALTER", "ENABLE"), ("ALTER", "DISABLE")], _RIGHTS),
+        ("ALTER", "CONSTRAINT"): "write ALTER TABLE t DROP PRIMARY KEY, the only constraint",
+        (
+            "ALTER",
+            "IF",
+        ): "leave it out: a table that is not there is an error; information_schema.tables lists those that are",
+        ("ALTER", "USING"): (
+            "write ALTER TABLE t ADD COLUMN d AS (expression), then DROP COLUMN c and RENAME COLUMN d TO c"
+        ),
+        ("ALTER", "SCHEMA"): "write CREATE TABLE s.t LIKE t and INSERT INTO s.t SELECT * FROM t, then DROP TABLE t",
+        ("COMMENT", "ON"): "leave it out: schemas and views have no comments",
+        ("CREATE", "AUTHORIZATION"): _RIGHTS,
+        ("CREATE", "INCLUDING"): "leave it out: LIKE takes all of a table but its rows",
+        ("CREATE", "TABLESPACE"): "leave it out: tables lie in the root",
+        **dict.fromkeys(
+            [("CREATE", word) for word in ("ENGINE", "STORED", "LOCATION", "USING")], "leave it out: tables are Lance's"
+        ),
+        ("CREATE", "PARTITION"): "write PARTITIONED BY (month(ts), region)",
+        ("CREATE", "CLUSTER"): "write PARTITIONED BY (bucket(8, id)), or range(1000, n)",
+        (
+            "DROP",
+            "CASCADE",
+        ): "leave it out: views that read a table stay, and fail until there is one of its name again",
+        ("DROP", ","): "write a DROP for each",
+        ("INSERT", "SET"): "write INSERT INTO t (a, b) VALUES (1, 'x')",
+        **dict.fromkeys([(word, clause) for word in ("UPDATE", "DELETE") for clause in ("LIMIT", "ORDER")], _LIMITED),
+        **dict.fromkeys(
+            [("SHOW", "FULL"), ("SHOW", "TABLE"), ("SHOW", "EXTENDED")],
+            "write SHOW TABLES, SHOW COLUMNS FROM t or SHOW CREATE TABLE t",
+        ),
+        **dict.fromkeys([("SHOW", "GRANTS"), ("SHOW", "ROLES"), ("SHOW", "USERS")], _RIGHTS),
+        ("SHOW", "KEYS"): "write SHOW INDEXES FROM t",
+        ("TRUNCATE", ","): "write a TRUNCATE for each",
+    }
+)
+"""What to write in place of a clause of other systems: by the first word of the statement, and the word or sign that it is not read beyond."""
+
+
+def instead_of_clause(tokens: Sequence[Token], at: int) -> str | None:
+    """Return what to write in place of a clause of another system, at which the reader of a statement stopped; None for any other.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> instead_of_clause(tokenize("drop table a, b"), 3)
+    'write a DROP for each'
+    """
+    return _CLAUSES.get((tokens[0].text.upper(), tokens[at].text.upper())) if at < len(tokens) else None
+
+
 _READS_FILE = re.compile(
     r"table function '((read|scan)_\w+|(parquet|csv|json|delta|iceberg|sqlite|postgres)_scan|glob|file|url|s3|gcs|hdfs)' not found"
     r"|no table '\S+\.(parquet|pq|csv|tsv|jsonl?|ndjson|arrow|feather|orc|xlsx?)(\.\w+)?'"

@@ -22,7 +22,7 @@ class Cursor:
     """Reads a statement token by token; every error names the token found and what was expected.
 
     `db_schema` is where the tables are that it names without a schema (None: the default one). Errors name positions in `sent`, where that
-    is another text: its tokens from the number `first` on are those of the cursor.
+    is another text: its tokens from the number `first` on are those of the cursor. `queries` are those of a WITH before a change of rows.
     """
 
     text: str
@@ -31,6 +31,7 @@ class Cursor:
     db_schema: str | None = None
     sent: str | None = None
     first: int = 0
+    queries: str = ""
 
     @classmethod
     def over(
@@ -83,11 +84,15 @@ class Cursor:
 
     def error(self, expected: str) -> SqlError:
         """Return an error about the next token."""
+        return SqlError(f"expected {expected}, got {self.next_token()}")
+
+    def next_token(self) -> str:
+        """Return the next token and its place, for a message."""
         if self.done:
-            return SqlError(f"expected {expected}, got the end of the statement")
+            return "the end of the statement"
         text, tokens = (self.text, self.tokens) if self.sent is None else (self.sent, tokenize(self.sent)[self.first :])
         token = tokens[self.at]
-        return SqlError(f"expected {expected}, got {text[token.start : token.stop]!r} at character {token.start + 1}")
+        return f"{text[token.start : token.stop]!r} at character {token.start + 1}"
 
     def name(self, what: str) -> str:
         """Read one identifier; the ASCII letters of an unquoted one are folded to lower case, as in queries."""

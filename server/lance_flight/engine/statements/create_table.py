@@ -230,7 +230,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
         if columns and cursor.peek("PRIMARY", "KEY", "("):
             keys.append(primary_key(cursor))
             continue
-        if columns and any(cursor.peek(*words) for words in _CONSTRAINTS):
+        if columns and any(cursor.peek(*words) for words in CONSTRAINTS):
             raise _no_constraint(cursor)
         column, is_key = _column(cursor)
         columns.append(column)
@@ -250,7 +250,7 @@ def primary_key(cursor: Cursor) -> tuple[str, ...]:
     return columns
 
 
-_CONSTRAINTS = (("CHECK", "("), ("UNIQUE", "("), ("FOREIGN", "KEY", "("))
+CONSTRAINTS = (("CHECK", "("), ("UNIQUE", "("), ("FOREIGN", "KEY", "("))
 
 
 def _no_constraint(cursor: Cursor) -> Unsupported:

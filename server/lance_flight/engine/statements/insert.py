@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
+from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
@@ -19,6 +21,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import LONG, pieces
+from lance_flight.engine.sql.named_queries import with_queries
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import Kind, TokenPlaces
@@ -28,11 +31,13 @@ from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.translation.parameters import column_types, row_of_parameters
 from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.default_values import DEFAULT_ROW, MIXED_TYPES, with_defaults, with_typed_texts
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
 from lance_flight.engine.writes.row_changes import convert_assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
+from lance_flight.model.schema import NamespaceSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +68,10 @@ class Insert(ReturningStatement):
             pass
         elif cursor.peek("(") and not cursor.peek("(", "SELECT") and not cursor.peek("(", "WITH"):
             columns = references.names(cursor)
-        if cursor.peek("DEFAULT", "VALUES"):
-            raise Unsupported(
-                "INSERT … DEFAULT VALUES; write one column, as INSERT INTO t (a) VALUES (1): the others have their defaults"
-            )
-        query = query_text(cursor, _end_of_query(cursor))
+        if columns is None and not is_by_name and cursor.accept("DEFAULT", "VALUES"):
+            query = DEFAULT_ROW
+        else:
+            query = with_queries(cursor.queries, query_text(cursor, _end_of_query(cursor)))
         if len(query) < LONG and not is_by_name:
             query = with_distinct_names(query)
         has_conflict = cursor.peek("ON", "CONFLICT")
@@ -96,12 +100,13 @@ class Insert(ReturningStatement):
 
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         self._policy(changes)
-        session, piece = changes.new_session(changes.transaction), next(pieces(self.query)).sql
-        planned = session.frame(piece)
-        names = planned.schema().names if self.is_by_name else self.columns
-        return parameter_schema(
-            sql, {**session.wanted_types(), **column_types(piece, self._target(changes.tables, names).types)}
-        )
+        session = changes.new_session(changes.transaction)
+        piece = with_defaults(next(pieces(self.query)).sql, partial(self._described, changes.tables))
+        names = session.frame(piece).schema().names if self.is_by_name else self.columns
+        target = self._target(changes.tables, names)
+        if not self.is_by_name:
+            _planned(session, piece, None, target)
+        return parameter_schema(sql, {**session.wanted_types(), **column_types(piece, target.types)})
 
     def apply(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Write the rows of all bindings in one commit, and return their number."""
@@ -126,13 +131,19 @@ class Insert(ReturningStatement):
             return
         for binding, piece in ((binding, piece) for binding in changes.bindings() for piece in pieces(self.query)):
             session = changes.new_session(transaction, None)
-            frame = session.literal_rows(piece.sql) if piece.is_literal else session.frame(piece.sql, binding)
+            sql = with_defaults(piece.sql, partial(self._described, transaction))
+            frame = session.literal_rows(sql) if piece.is_literal else _planned(session, sql, binding, target)
             self._check_source(session)
             source = storable(frame.schema())
             self._check_width(len(source), target)
             session.prepare(frame)
             for batch in division.rows(session, frame, source):
                 yield convert_assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
+
+    def _described(self, tables: Root | SqlTransaction) -> tuple[NamespaceSchema, Sequence[str]]:
+        """Return the schema of the target, and the columns that the statement has values for."""
+        schema = tables.read(table_name(self.table), ingest.described)
+        return schema, self.columns or schema.plain.names
 
     def _check_source(self, session: QuerySession) -> None:
         """Refuse rows that are read from the target itself through masks, which would take the place of values."""
@@ -205,6 +216,17 @@ def _end_of_query(cursor: Cursor) -> int | None:
         ):
             return place
     return None
+
+
+def _planned(session: QuerySession, sql: str, binding: pa.RecordBatch | None, target: pa.Schema) -> DataFrame:
+    """Plan the query of an INSERT; texts among other values of VALUES are read as values of their column."""
+    try:
+        return session.frame(sql, binding)
+    except SqlError as exc:
+        typed = with_typed_texts(sql, target.types) if MIXED_TYPES in str(exc) else sql
+        if typed == sql:
+            raise
+        return session.frame(typed, binding)
 
 
 def _bound_rows(query: str, parameters: pa.RecordBatch | None) -> pa.Table | None:

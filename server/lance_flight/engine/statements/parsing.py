@@ -15,10 +15,11 @@ from typing import TypeAlias
 from lance_flight.engine.dialects.clauses import without_into
 from lance_flight.engine.dialects.escapes import without_escapes
 from lance_flight.engine.functions import foreign_functions
-from lance_flight.engine.functions.foreign_functions import instead_of
+from lance_flight.engine.functions.foreign_functions import instead_of, instead_of_clause
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import insert_head
+from lance_flight.engine.sql.named_queries import WITH, place_of_change
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.registry import STATEMENTS
 from lance_flight.engine.translation.rewriting import number_parameters
@@ -76,8 +77,17 @@ def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int 
         expected = ", ".join(word for word in _READERS if word != "(")
         raise SqlError(f"a statement may not begin with {cursor.tokens[0].text!r}; expected one of {expected}")
     cursor.at = 1
-    statement = read(cursor)
-    cursor.end()
+    change = place_of_change(cursor.tokens) if cursor.last == WITH else None
+    if change is not None:
+        read, cursor.at, cursor.queries = _READERS[cursor.tokens[change].word], change + 1, cursor.source(0, change)
+    try:
+        statement = read(cursor)
+        cursor.end()
+    except SqlError as exc:
+        instead = instead_of_clause(cursor.tokens, cursor.at)
+        if instead is None:
+            raise
+        raise SqlError(f"{cursor.next_token()} is not offered: {instead}") from exc
     return statement
 
 
@@ -106,6 +116,8 @@ def _read_form(longest_first: Sequence[_Form], listed: str, cursor: Cursor) -> S
 def _read_form_of_table(head: tuple[str, ...], forms: Sequence[_Form], listed: str, cursor: Cursor) -> Statement:
     """Parse a statement in whose forms the name of a table follows the first words."""
     cursor.expect(*head)
+    if cursor.peek("IF", "EXISTS"):
+        raise cursor.error("the name of a table")
     table = references.table(cursor)
     for form in forms:
         if cursor.accept(*form.words):

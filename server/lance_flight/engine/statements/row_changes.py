@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
@@ -22,8 +23,10 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, ReturningStatement, TableStatement
+from lance_flight.engine.writes.default_values import with_defaults
 from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
 from lance_flight.engine.writes.row_changes import (
+    BEHIND,
     Assignment,
     Matched,
     MergeClause,
@@ -43,9 +46,11 @@ from lance_flight.engine.writes.row_changes import (
     unique,
     update_query,
     where,
+    with_default_values,
 )
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, SqlError, Unsupported
+from lance_flight.model.schema import NamespaceSchema
 
 
 class TargetChange(ReturningStatement):
@@ -142,6 +147,10 @@ class RowChange(TargetChange):
             session.access.check_all_columns(session.root.governing_table(self.target_name), what)
         return WritableTable(table, transaction)
 
+    def described(self, session: QuerySession) -> NamespaceSchema:
+        """Return the schema of the target."""
+        return self.writable(session).schema
+
     def change(
         self,
         table: Table,
@@ -213,7 +222,7 @@ class Update(RowChange):
     def read(cls, cursor: Cursor) -> Update:
         changed = target(cursor)
         cursor.expect("SET")
-        assigned = assignments(cursor, "FROM", "WHERE", RETURNING)
+        assigned = assignments(cursor, "FROM", "WHERE", *BEHIND)
         found = where(cursor, "FROM")
         returning = read_returning(cursor, changed.alias)
         return cls(target=changed, assignments=assigned, where=found, returning=returning)
@@ -225,6 +234,9 @@ class Update(RowChange):
     @property
     def writing(self) -> frozenset[Privilege]:
         return frozenset({Privilege.UPDATE})
+
+    def resolve(self, session: QuerySession) -> Update:
+        return replace(self, assignments=with_default_values(self.assignments, partial(self.described, session)))
 
     def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         return update_query(
@@ -274,15 +286,24 @@ class Merge(Merging, RowChange):
         return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
 
     def resolve(self, session: QuerySession) -> Merge:
-        if self.on:
-            return self
+        described = partial(self.described, session)
+        clauses = tuple(
+            clause
+            if clause.assignments is None
+            else replace(clause, assignments=with_default_values(clause.assignments, described))
+            for clause in self.clauses
+        )
+        return replace(self, on=self.on or self._equal_keys(session), clauses=clauses)
+
+    def _equal_keys(self, session: QuerySession) -> str:
+        """Return the condition that rows of the source and the target have one primary key."""
         key = self.writable(session).primary_key
         if not key:
             raise SqlError(
                 f"table {self.target_name.name!r} has no primary key; expected ON condition, or ALTER TABLE … ADD PRIMARY KEY"
             )
         equal = [f"{quote_parts(self.target.alias, name)} = {quote_parts(self.source_alias, name)}" for name in key]
-        return replace(self, on=" AND ".join(equal))
+        return " AND ".join(equal)
 
     def query(self, session: QuerySession, schema: pa.Schema, *, keeps_ids: bool) -> RowQuery:
         source = pa.schema(session.frame(source_query(self)).schema())
@@ -340,6 +361,18 @@ class Upsert(RowChange):
 
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         self._merge(session, self.writable(session).columns).narrow(session, frame)
+
+    def resolve(self, session: QuerySession) -> Upsert:
+        described = partial(self.described, session)
+        return replace(
+            self,
+            query_sql=with_defaults(self.query_sql, lambda: self._valued(described())),
+            assignments=None if self.assignments is None else with_default_values(self.assignments, described),
+        )
+
+    def _valued(self, schema: NamespaceSchema) -> tuple[NamespaceSchema, Sequence[str]]:
+        """Return a schema with the columns that the query has values for."""
+        return schema, self.columns or schema.plain.names
 
     def _keys(self, session: QuerySession) -> tuple[str, ...]:
         keys = self.keys or self.writable(session).primary_key

@@ -24,10 +24,11 @@ from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, t
 from lance_flight.engine.statements import settings
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.writes import maintenance_options
+from lance_flight.engine.writes.default_values import default_text
 from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.schema import MOMENTS, NamespaceSchema
+from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.type_names import column_type_name
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
@@ -327,12 +328,6 @@ def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     comment = schema.comments.get(field.name)
     comment_text = "" if comment is None else f" COMMENT {text_literal(comment)}"
     null = "" if field.nullable else " NOT NULL"
-    return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{_default(field, schema)}{comment_text}"
-
-
-def _default(field: pa.Field, schema: NamespaceSchema) -> str:
-    text = schema.shown_defaults.get(field.name)
-    if text is None:
-        return ""
-    is_plain = pa.types.is_integer(field.type) or pa.types.is_boolean(field.type) or text.lower() in MOMENTS
-    return f" DEFAULT {text if is_plain else text_literal(text)}"
+    default = default_text(schema, field.name)
+    default_clause = "" if default is None else f" DEFAULT {default}"
+    return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{default_clause}{comment_text}"

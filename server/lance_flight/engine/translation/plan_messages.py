@@ -542,7 +542,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
     ),
     (
         re.compile(r"^No field named default\."),
-        "DEFAULT is no value here; write the columns to insert: INSERT INTO t (a, b) VALUES (…), and the others have their defaults",
+        "DEFAULT is a whole value: write it in a row of VALUES or behind = of SET, or leave the column out of INSERT INTO t (a, b)",
     ),
     (
         re.compile(r"There is no built-in encoding named '(?P<name>[^']*)'"),

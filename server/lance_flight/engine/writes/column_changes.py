@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from lance_flight.model.schema import COMMENT, NamespaceSchema
 from lance_flight.model.schema_changes import (
     AddColumn,
     Annotation,
+    DropColumn,
     Path,
     SchemaChange,
     SetDefault,
@@ -47,10 +48,27 @@ from lance_flight.model.spec import Expression
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """One change of a column, with the expression or function that computes a new one."""
+    """One change of a column, with the expression or function that computes a new one.
+
+    One that `is_optional` adds no column that is there, and removes none that is not.
+    """
 
     change: SchemaChange
     values: Values | None = None
+    is_optional: bool = False
+
+    def is_needed(self, schema: NamespaceSchema) -> bool:
+        """Return whether the change is made to columns as these."""
+        match self.change:
+            case AddColumn(path=path) if self.is_optional:
+                return not _has(schema, path)
+            case DropColumn(path=path) if self.is_optional:
+                return _has(schema, path)
+        return True
+
+
+def _has(schema: NamespaceSchema, path: Path) -> bool:
+    return any(known == show_path(path) for known, _ in schema.paths.values())
 
 
 def alter_columns(
@@ -139,20 +157,31 @@ class _Changing:
     said: str
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
-        before, changes = snapshot.schema, [change.change for change in self.changes]
-        after = apply_changes(before, *changes)
+        before = snapshot.schema
+        changes = _needed(before, self.changes)
+        after = apply_changes(before, *(change.change for change in changes))
         check_kept_key(before, after)
         _check_storable(after, snapshot.file_version)
         _check_expressions(snapshot, after)
         made: dict[int, Computed] = {}
         now = before
-        for change in self.changes:
+        for change in changes:
             _check_rows(self.root, self.name, snapshot, now, change)
             now = midway(now, change.change)
             if isinstance(change.change, AddColumn):
                 # Expressions are over the columns that there are before the statement.
                 made |= read_computation(before, now, change.change, change.values)
         return SchemaStep(before=before, after=after, computed=made), self.said
+
+
+def _needed(before: NamespaceSchema, changes: Iterable[ColumnChange]) -> list[ColumnChange]:
+    """Return the changes that are made to columns, one after the other, without the optional ones that change nothing."""
+    now, needed = before, list[ColumnChange]()
+    for change in changes:
+        if change.is_needed(now):
+            needed.append(change)
+            now = midway(now, change.change)
+    return needed
 
 
 def _check_storable(schema: NamespaceSchema, file_version: str) -> None:

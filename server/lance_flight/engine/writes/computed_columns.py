@@ -17,7 +17,7 @@ from lance_flight.engine.translation.rewriting import for_datafusion
 from lance_flight.errors import DataError, NotFound, SchemaError, SqlError, Unsupported
 from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.json_documents import documents, is_json
-from lance_flight.model.schema import MOMENTS, NamespaceSchema
+from lance_flight.model.schema import MOMENTS, NamespaceSchema, value_of_text
 from lance_flight.model.schema_changes import AddColumn, Path, show_path
 from lance_flight.model.type_names import type_name
 
@@ -91,7 +91,7 @@ def stored_default(path: Path, kind: pa.DataType, text: str | None) -> str | Non
     value = _computed_as(pa.field(show_path(path), kind), text, _ONE_ROW)[0]
     try:
         kept = str(value.cast(pa.utf8()))
-        same = value.is_valid and pa.scalar(kept).cast(kind).equals(value)
+        same = value.is_valid and str(value_of_text(kept, kind).cast(pa.utf8())) == kept  # NaN is equal to none
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         same = False
     if not same:

@@ -192,14 +192,19 @@ def _check_rows(rows: Iterator[pa.Table], lengths: Mapping[str, int]) -> Iterato
         yield table
 
 
+def described(table: Table) -> NamespaceSchema:
+    """Return the schema of a table."""
+    return table.snapshot().schema
+
+
 def schema_of(table: Table) -> pa.Schema:
     """Return the columns of a table as a client sees them."""
-    return table.snapshot().schema.plain
+    return described(table).plain
 
 
 def defaults_of(table: Table) -> Mapping[str, pa.Scalar]:
     """Return the default values of a table's columns, for rows without a value."""
-    return table.snapshot().schema.defaults
+    return described(table).defaults
 
 
 def check_new(name: TableName, schema: pa.Schema, properties: TableProperties) -> None:

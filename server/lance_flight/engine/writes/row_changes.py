@@ -33,6 +33,7 @@ from lance_flight.engine.query.planning.few_keys import few_keys
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.named_queries import with_queries
 from lance_flight.engine.sql.references import TableRef, enclose, names, quote_parts, table
 from lance_flight.engine.translation.evaluation import cast, unsteady
 from lance_flight.engine.translation.parameters import (
@@ -43,24 +44,29 @@ from lance_flight.engine.translation.parameters import (
     result_types,
 )
 from lance_flight.engine.translation.plan_messages import COERCED
+from lance_flight.engine.writes.default_values import DEFAULT, default_text
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.returning import RETURNING, ReturnedRows, Returning
 from lance_flight.errors import DataError, NotFound, SqlError
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import is_document
+from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.type_names import type_name
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
 _AFTER_TABLE = ("SET", "WHERE", "USING", RETURNING)
+BEHIND = (RETURNING, "LIMIT", "ORDER")
+"""Words behind what is set, or the condition of a statement; no statement takes the last ones."""
 _JOINED = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Table whose rows are changed, and its alias in the statement."""
+    """Table whose rows are changed, and its alias in the statement; `queries` are those of a WITH before it, as SQL text."""
 
     table: TableRef
     alias: str
+    queries: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,8 @@ class Merging:
 def target(cursor: Cursor) -> Target:
     """Read `t [[AS] a]`."""
     reference = table(cursor)
-    return Target(table=reference, alias=alias(cursor, *_AFTER_TABLE) or reference.name)
+    called = alias(cursor, *_AFTER_TABLE) or reference.name
+    return Target(table=reference, alias=called, queries=cursor.queries)
 
 
 def alias(cursor: Cursor, *following: str) -> str | None:
@@ -128,7 +135,7 @@ def alias(cursor: Cursor, *following: str) -> str | None:
 def where(cursor: Cursor, before_sources: str = "") -> Where:
     """Read `[word table, …] [WHERE condition]`; the word is another one in each statement."""
     read = _sources(cursor) if before_sources and cursor.accept(before_sources) else ""
-    condition = text(cursor, "a condition", RETURNING) if cursor.accept("WHERE") else None
+    condition = text(cursor, "a condition", *BEHIND) if cursor.accept("WHERE") else None
     return Where(condition, read)
 
 
@@ -189,6 +196,19 @@ def _assignment(cursor: Cursor, *stops: str) -> Assignment:
         cursor.at += 1
         text(cursor, f"a value for {column!r}", ",", *stops)
     return Assignment(column, cursor.source(start, cursor.at))
+
+
+def with_default_values(
+    assignments: tuple[Assignment, ...], described: Callable[[], NamespaceSchema]
+) -> tuple[Assignment, ...]:
+    """Return assignments with the default of the column in the place of DEFAULT; `described` gives the schema of the table."""
+    if not any(assignment.expression.upper() == DEFAULT for assignment in assignments):
+        return assignments
+    schema = described()
+    return tuple(
+        Assignment(name, default_text(schema, name) or "NULL") if value.upper() == DEFAULT else Assignment(name, value)
+        for name, value in ((assignment.column, assignment.expression) for assignment in assignments)
+    )
 
 
 def unique(assignments: list[Assignment]) -> tuple[Assignment, ...]:
@@ -260,7 +280,7 @@ def delete_query(target: Target, where: Where, db_schema: str, returned: Sequenc
         found = pa.Table.from_batches([batch])
         return RowChanges(found.select(list(ADDRESS_NAMES)), removed=(_old(found, returned),) if returned else ())
 
-    return RowQuery(sql, read)
+    return RowQuery(with_queries(target.queries, sql), read)
 
 
 def update_query(
@@ -282,7 +302,7 @@ def update_query(
         come = rows.select(rows.column_names[-len(schema) :]).rename_columns(schema.names)
         return RowChanges(rows.select(list(ADDRESS_NAMES)), (with_origin(come, rows) if keeps_ids else come,))
 
-    return RowQuery(sql, read, _assigned_types(assignments, schema))
+    return RowQuery(with_queries(target.queries, sql), read, _assigned_types(assignments, schema))
 
 
 def merge_query(
@@ -313,7 +333,7 @@ def merge_query(
         f" ON {enclose(statement.on)}) SELECT * FROM {quote_parts(_PAIRS)} WHERE {quote_parts(_ACTION)} IS NOT NULL"
     )
     return RowQuery(
-        sql,
+        with_queries(statement.target.queries, sql),
         lambda batch: _read_merge(
             pa.Table.from_batches([batch]),
             clauses,
@@ -450,7 +470,7 @@ def _show_row(target: Target, where: Where, db_schema: str) -> str:
 
 def source_query(statement: Merging) -> str:
     """Return the query for the source of a MERGE."""
-    return f"SELECT * FROM {_relation(statement)}"  # noqa: S608 - the client's own text
+    return with_queries(statement.target.queries, f"SELECT * FROM {_relation(statement)}")  # noqa: S608 - the client's own text
 
 
 class Finding(Protocol):
@@ -637,7 +657,7 @@ def _is_stable(statement: Merging, db_schema: str) -> bool:
     """Return whether the source, and the keys computed from it, are the same when they are computed twice."""
     text = statement.source.lstrip("( \n\t").upper()
     # The source is asked for its keys without the values of parameters.
-    if parameter_count(statement.source):
+    if parameter_count(statement.source) or statement.target.queries:
         return False
     is_rows = not statement.source.startswith("(") or text.startswith("VALUES")
     source = f"{db_schema}.{statement.source}".lower()

@@ -16,6 +16,7 @@ from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.row_changes import RowDelta
+from lance_flight.model.schema import NamespaceSchema
 
 Find: TypeAlias = Callable[[pa.Schema], RowDelta]
 """Function that finds the changes of a statement in a table of these columns."""
@@ -40,12 +41,17 @@ class WritableTable:
     @property
     def columns(self) -> pa.Schema:
         """Return the columns as the transaction sees them."""
-        return self.transaction.snapshot(self.table).schema.plain
+        return self.schema.plain
+
+    @property
+    def schema(self) -> NamespaceSchema:
+        """Return the schema as the transaction sees it."""
+        return self.transaction.snapshot(self.table).schema
 
     @property
     def primary_key(self) -> tuple[str, ...]:
         """Return the columns of the primary key as the transaction sees them."""
-        return self.transaction.snapshot(self.table).schema.primary_key
+        return self.schema.primary_key
 
     def append(self, data: Iterable[pa.Table]) -> int:
         """Add rows, and return their number."""

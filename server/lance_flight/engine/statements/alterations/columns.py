@@ -14,7 +14,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
-from lance_flight.engine.statements.create_table import primary_key
+from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key
 from lance_flight.engine.statements.kinds import Required, on
 from lance_flight.engine.writes.column_changes import (
     ColumnChange,
@@ -71,7 +71,7 @@ MOST_ACTIONS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumnAction(_ColumnAction):
-    """ADD COLUMN path type [NOT NULL] [DEFAULT value | AS (expression)] [COMMENT 'text']: type and values as SQL text."""
+    """ADD COLUMN [IF NOT EXISTS] path type [NOT NULL] [DEFAULT value | AS (expression)] [COMMENT 'text']: type and values as SQL text."""
 
     path: Path
     type: str
@@ -79,9 +79,13 @@ class AddColumnAction(_ColumnAction):
     default: str | None = None
     expression: str | None = None
     comment: str | None = None
+    if_not_exists: bool = False
 
     @classmethod
     def read(cls, cursor: Cursor) -> AddColumnAction:
+        if any(cursor.peek(*words) for words in CONSTRAINTS):
+            raise cursor.error("the name of a column")
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         path = _path(cursor)
         kind = cursor.type(",", "NOT", "NULL", "DEFAULT", "AS", "COMMENT")
         if not kind:
@@ -90,7 +94,15 @@ class AddColumnAction(_ColumnAction):
         default = _default(cursor) if cursor.accept("DEFAULT") else None
         expression = cursor.read_bracket() if cursor.accept("AS") else None
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
-        return cls(path=path, type=kind, nullable=nullable, default=default, expression=expression, comment=comment)
+        return cls(
+            path=path,
+            type=kind,
+            nullable=nullable,
+            default=default,
+            expression=expression,
+            comment=comment,
+            if_not_exists=if_not_exists,
+        )
 
     @property
     def operation(self) -> str:
@@ -102,25 +114,30 @@ class AddColumnAction(_ColumnAction):
 
     def change(self) -> ColumnChange:
         added = added_column(self.path, self.type, nullable=self.nullable, default=self.default, comment=self.comment)
-        return ColumnChange(added, None if self.expression is None else SqlExpression(self.expression))
+        values = None if self.expression is None else SqlExpression(self.expression)
+        return ColumnChange(added, values, is_optional=self.if_not_exists)
 
 
 @dataclass(frozen=True, slots=True)
 class DropColumnAction(_ColumnAction):
-    """DROP COLUMN path."""
+    """DROP COLUMN [IF EXISTS] path."""
 
     path: Path
+    if_exists: bool = False
 
     @classmethod
     def read(cls, cursor: Cursor) -> DropColumnAction:
-        return cls(_path(cursor))
+        if cursor.peek("CONSTRAINT") and cursor.at + 1 < len(cursor.tokens) and not cursor.peek("CONSTRAINT", ","):
+            raise cursor.error("the name of a column")
+        if_exists = cursor.accept("IF", "EXISTS")
+        return cls(_path(cursor), if_exists)
 
     @property
     def operation(self) -> str:
         return f"drop column {show_path(self.path)}"
 
     def change(self) -> ColumnChange:
-        return ColumnChange(DropColumn(self.path))
+        return ColumnChange(DropColumn(self.path), is_optional=self.if_exists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +319,7 @@ def _altered_action(cursor: Cursor) -> _ColumnAction:
         raise cursor.error(
             "TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL, SET DEFAULT, DROP DEFAULT, FIRST, AFTER or COMMENT"
         )
-    kind = cursor.type(",")
+    kind = cursor.type(",", "USING")
     if not kind:
         raise cursor.error(f"the type of column {show_path(path)!r}")
     return RetypeColumnAction(path, kind)
