@@ -20,6 +20,15 @@ ERASED = "\r\033[K"
 """What removes the line that the cursor is in."""
 
 
+def counted(number: int, noun: str = "row") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1), counted(2_000, "partition")
+    ('1 row', '2,000 partitions')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class TerminalText(io.TextIOWrapper):
     """Text layer of a terminal that passes no control on; `draw` writes those of our own."""
 

@@ -473,7 +473,7 @@ def test_limits_hold(consoles: Consoles, server: Server) -> None:
     expect(page.locator("#state")).to_contain_text("there are more")
     type_sql(page, LONG)
     page.get_by_role("button", name="Run").click()
-    expect(page.get_by_role("alert")).to_contain_text("after 1 seconds (statement_timeout)")
+    expect(page.get_by_role("alert")).to_contain_text("ended after 1 s")
 
 
 def test_nothing_is_changed_unless_writes_are_wanted(console: Console, consoles: Consoles, server: Server) -> None:

@@ -103,6 +103,24 @@ SELECT isnan(CAST('nan' AS DOUBLE))
 SELECT round(2.5), round(-2.5), round(3.5)
 SELECT xor(5, 3)
 SELECT log(100), log(2, 8)
+SELECT (-(12.5))::INT, (12.5)::INT, CAST((-(2.5)) AS BIGINT), (((3.5)))::INT, (+(2.5))::INT, -(2.5)::INT
+SELECT [x * 2 for x in [1, 2] if x > 1], [upper(s) FOR s IN ['a', 'b']], [x FOR x IN NULL::INT[]]
+SELECT [[y * 2 FOR y IN x] FOR x IN [[1], [2, 3]]], [x FOR x IN [y + 1 FOR y IN [1, 2]] IF x > 2]
+SELECT [x.a.b FOR x IN [{'a': {'b': 3}}]], [if(x > 1, x, 0) FOR x IN [1, 2, 3] IF (x > 1 OR x = 1)]
+SELECT list_transform([{'a': 1}], lambda x: x.a), list_filter([{'a': 1}, {'a': 2}], lambda r: r.a > 1)
+SELECT id, [t || id FOR t IN tags IF t <> 'a'], [CASE WHEN id > 1 THEN t END FOR t IN tags] FROM orders
+SELECT ['a' FOR x IN [1, 2]], substring('abc' FROM 1 FOR 2), len([x FOR x IN [1, 2, 3] IF x IN (1, 2)])
+SELECT quantile_disc(price, [0.25, 0.5]), quantile_cont(id, [0.25, 0.5]), quantile(customer, [0, 1]) FROM orders
+SELECT percentile_cont([0.25, 0.5]) WITHIN GROUP (ORDER BY id), percentile_disc([0.1]) WITHIN GROUP (ORDER BY day) FROM orders
+SELECT customer, quantile_cont(qty, [0.5]) FILTER (WHERE id > 1) AS q FROM orders GROUP BY customer ORDER BY customer
+SELECT quantile_cont(id, []), quantile_cont(id, 0.5) FROM orders
+SELECT list_sum([9007199254740993, 0]), list_sum([]::INT[]), list_sum([NULL, 2]), list_sum([1.5::DOUBLE, 2])
+SELECT sum(list_sum([id, qty])), list_sum([1.10::DECIMAL(5, 2)]) FROM orders
+SELECT extract(hour FROM TIMESTAMP '2024-01-03 10:00' - TIMESTAMP '2024-01-01 08:00'), hour(x - TIMESTAMP '2024-01-05 01:02:03.5') FROM (SELECT TIMESTAMP '2024-01-01' AS x) t
+SELECT minute(x), second(x), day(x), date_part('day', x), epoch(x) FROM (SELECT TIMESTAMP '2024-03-01 05:06:07.5' - TIMESTAMP '2024-01-01' AS x) t
+SELECT extract(hour FROM TIMESTAMP '2024-01-01 05:00' - TIMESTAMP '2024-01-01') AS h, count(*) FROM orders GROUP BY h
+SELECT max_by(i, epoch(i)) = INTERVAL '40 days' FROM (SELECT INTERVAL '1 month' AS i UNION ALL SELECT INTERVAL '40 days') t
+SELECT 1::UTINYINT, 5::UBIGINT, 7::HUGEINT
 SELECT CAST('1' AS INT), '1'::INT, TRY_CAST('x' AS INT)
 SELECT CAST(1.5 AS DECIMAL(5, 2)), CAST('2024-01-01' AS DATE)
 SELECT CAST('true' AS BOOLEAN), CAST(1 AS BOOLEAN), true::INT
@@ -655,7 +673,6 @@ CREATE DATABASE d ;; write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is
 CREATE STREAM s ON TABLE customers ;; write SELECT * FROM table_changes('t',
 INSERT INTO customers VALUES ('a', DEFAULT || 'b', 1) ;; DEFAULT is a whole value: write it in a row of VALUES or behind = of SET, or leave the column out of INSERT INTO t (a,
 SELECT avg(qty) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM orders ;; write sum(a) OVER (…) - a
-SELECT [x * 2 for x in [1, 2] if x > 1] ;; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)
 SELECT first_value(id ORDER BY id) OVER () FROM orders ;; write it in OVER: first_value(a) OVER
 SELECT array_agg(DISTINCT customer ORDER BY length(customer)) FROM orders ;; write array_agg(DISTINCT a ORDER BY a)
 SELECT count(DISTINCT customer, day) FROM orders ;; write count(DISTINCT (a, b))
@@ -663,9 +680,12 @@ SELECT id, lag(price, 1, price) OVER (ORDER BY id) FROM orders ;; write coalesce
 SELECT to_char(price, '9,999.99') FROM orders ;; write format('{:,.2f}', a)
 SELECT sum(CAST(day AS TIMESTAMP) - TIMESTAMP '2024-01-01') / 2 FROM orders ;; write epoch(a) of the interval
 SELECT 'abc'[1] ;; write substr(s, 1, 1) of a text
+SELECT [x + i FOR x, i IN [1]] ;; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)
+SELECT max(i) FROM (SELECT INTERVAL '1 month' AS i) t ;; write max_by(a, epoch(a)), which takes 30 days
+SELECT i FROM (SELECT INTERVAL '1 month' AS i) t ORDER BY i ;; write ORDER BY epoch(a), which takes 30 days
+SELECT greatest(INTERVAL '1 month', INTERVAL '40 days') ;; write a CASE that compares them, which
+SELECT list_sum([9223372036854775807, 1]) ;; write list_sum of a list of DECIMAL(38, 0)
 SELECT median(day) FROM orders ;; write quantile_disc(a, 0.5)
-SELECT quantile_disc(price, [0.25, 0.5]) FROM orders ;; write a call for each of several
-SELECT quantile_cont(price, [0.25, 0.5]) FROM orders ;; write a call for each of several
 SELECT hamming('a', 'b') ;; write levenshtein(s,
 SELECT jaccard('a', 'b') ;; write jaro_similarity(s,
 SELECT bin(5) ;; write hex(a)

@@ -194,7 +194,7 @@ def test_a_query_ends_with_its_time_while_requests_are_sent_again(stored: Bucket
     began = time.monotonic()
     assert (
         said(database, sql)
-        == "[57014] [statement_timeout] the statement was ended after 0.1 seconds (statement_timeout)"
+        == "[57014] [statement_timeout] the statement was ended after 0.1 s, which the session or the server gives it"
     )
     assert time.monotonic() - began < 2
     bucket.faults.set()

@@ -23,7 +23,7 @@ from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import NO_TYPES, RowSource, open_files
 from lance_flight_client.files.text_files import RejectedRow
 from lance_flight_client.output import NULL, align_table, cells
-from lance_flight_client.terminal import readable
+from lance_flight_client.terminal import counted, readable
 
 
 def load_files(options: argparse.Namespace) -> int:
@@ -68,7 +68,8 @@ _OTHER_MODES = [mode for mode in MODES if mode != "create"]
 def _report(rejected: Sequence[RejectedRow], path: str | None) -> None:
     """Say how many rows were left out, and write them to a file."""
     first = rejected[0]
-    print(f"{len(rejected):,} rows were left out{'' if path is None else f'; {path} has them'}; the first: {first}")
+    were = "was" if len(rejected) == 1 else "were"
+    print(f"{counted(len(rejected))} {were} left out{'' if path is None else f'; {path} has them'}; the first: {first}")
     if path is not None:
         with open(path, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - as it was written
             writer = csv.writer(file)
@@ -134,5 +135,5 @@ def _load(target: LoadTarget, load: FileLoad, source: RowSource) -> int:
     except AlreadyCommitted as exc:
         print(f"{load.label}: {exc}; nothing was loaded")
         return 0
-    print(f"{load.label}: {counts[0]:,} rows, {time.perf_counter() - began:.1f} s")
+    print(f"{load.label}: {counted(counts[0])}, {time.perf_counter() - began:.1f} s")
     return 0

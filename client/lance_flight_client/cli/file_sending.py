@@ -24,6 +24,7 @@ from lance_flight_client.files.reading import find_files
 from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import NO_TYPES, open_files
 from lance_flight_client.parameters import quote_name
+from lance_flight_client.terminal import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def send(connection: Any, table: FileTable, sent: dict[Any, SentFile]) -> str:
     with FileStream(source, source.schema, f"sending {table.files[0]}").reader(_HINT) as rows:
         cancellable(lambda begins: ingest(connection, name, rows, mode="replace", is_temporary=True, begins=begins))
     for row in source.rejected[:1]:
-        print(f"{len(source.rejected):,} rows were left out; the first: {row}", file=sys.stderr)
+        print(f"{counted(len(source.rejected))} left out; the first: {row}", file=sys.stderr)
     sent[key] = SentFile(name, state)
     return name
 

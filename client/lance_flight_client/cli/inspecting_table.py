@@ -13,6 +13,7 @@ from lance_flight.errors import InvalidInput
 
 from lance_flight_client.output import align_table
 from lance_flight_client.partition_map import partition_map
+from lance_flight_client.terminal import counted
 
 
 def show(root: Root, table: TableName, options: argparse.Namespace) -> None:
@@ -42,10 +43,10 @@ def _show(engine: Engine, name: TableName, limit: int | None) -> None:
     if table.is_partitioned:
         partitions = engine.query(f"SHOW PARTITIONS {quoted}")
         rows = sum(value or 0 for value in partitions["rows"].to_pylist())
-        print(f"\n{partitions.num_rows:,} partitions, {rows:,} rows")
+        print(f"\n{counted(partitions.num_rows, 'partition')}, {counted(rows)}")
         print(_format_table(partitions.drop_columns(["location"]), limit))
     else:
-        print(f"\n{table.log.open(snapshot.version).count_rows():,} rows")
+        print(f"\n{counted(table.log.open(snapshot.version).count_rows())}")
 
 
 def _plan(engine: Engine, name: TableName, where: str) -> PlannedScan:
@@ -83,7 +84,7 @@ def _draw(engine: Engine, name: TableName, where: str | None) -> None:
             continue
         rows = sum(count or 0 for count in chosen["rows"].to_pylist())
         marks = "the higher, the more rows" + ("" if read is None else "; a dot is not read")
-        print(f"v{spec.id}: {chosen.num_rows:,} partitions, {rows:,} rows ({marks})\n")
+        print(f"v{spec.id}: {counted(chosen.num_rows, 'partition')}, {counted(rows)} ({marks})\n")
         print(partition_map(chosen.drop_columns(sorted(others)), read))
 
 

@@ -13,7 +13,7 @@ from lance_flight.engine.writes.partition_suggestions import (
 from lance_flight_client.cli.partition_notes import month_note
 from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import align_table
-from lance_flight_client.terminal import Meter, readable
+from lance_flight_client.terminal import Meter, counted, readable
 
 
 def suggest(source: RowSource, given: str | None) -> int:
@@ -31,7 +31,7 @@ def suggest(source: RowSource, given: str | None) -> int:
         meter.close()
     size, rows = read
     print(
-        f"{rows:,} rows, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
+        f"{counted(rows)}, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
     )
     print(
         align_table(

@@ -57,6 +57,8 @@ def _sql_name(kind: pa.DataType) -> str | None:
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind) and kind.tz in (None, "UTC"):
         return f"TIMESTAMP{'' if kind.tz is None else 'TZ'}({_DIGITS[kind.unit]})"
+    if pa.types.is_duration(kind):
+        return f"DURATION({_DIGITS[kind.unit]})"
     if (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)) and kind == _rebuilt(kind):
         item = _sql_name(kind.value_type)
         return None if item is None else f"{item}[{kind.list_size if pa.types.is_fixed_size_list(kind) else ''}]"

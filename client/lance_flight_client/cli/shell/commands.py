@@ -33,7 +33,7 @@ from lance_flight_client.files.sources import open_files
 from lance_flight_client.files.writing import write_file, written_format
 from lance_flight_client.output import align_table, document, is_document
 from lance_flight_client.partition_map import partition_map
-from lance_flight_client.terminal import Meter
+from lance_flight_client.terminal import Meter, counted
 
 Does: TypeAlias = Callable[[ShellSession, Sequence[str]], None]
 
@@ -152,7 +152,7 @@ def _copy(session: ShellSession, arguments: Sequence[str]) -> None:
         into = partial(ingest, session.connection, name, mode="create_append", db_schema=db_schema or None)
         with FileStream(source, source.schema, f"loading {what}").reader(_HINT) as rows:
             count = cancellable(lambda begins: into(rows, begins=begins))
-        print(f"{count:,} rows stored in {what}")
+        print(f"{counted(count)} stored in {what}")
     elif way.lower() == "to":
         sql = what if any(map(str.isspace, what)) else f"SELECT * FROM {what}"  # noqa: S608 - the user's own
         sql = session.files.in_tables(session.connection, sql)

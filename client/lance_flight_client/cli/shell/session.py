@@ -21,7 +21,7 @@ from lance_flight_client.cli.partition_notes import month_note
 from lance_flight_client.cli.shell.error_places import point_at_error
 from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import NULL, align_table, cells, document, is_document, one_line, outcome, text_width
-from lance_flight_client.terminal import ERASED, draw, printable
+from lance_flight_client.terminal import ERASED, counted, draw, printable
 
 
 def take_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> tuple[pa.Table, bool]:
@@ -54,9 +54,8 @@ def show_rows(rows: pa.Table, *, expanded: bool, has_more: bool = False) -> str:
     if is_document(rows.schema):
         return document(rows)
     text = _show_expanded(rows) if expanded else align_table(rows, null=NULL)
-    plural = "" if rows.num_rows == 1 else "s"
     count = f"the first {rows.num_rows:,} rows" if rows.num_rows > 1 else "the first row"
-    return f"{text}\n({count}; there are more)" if has_more else f"{text}\n({rows.num_rows:,} row{plural})"
+    return f"{text}\n({count}; there are more)" if has_more else f"{text}\n({counted(rows.num_rows)})"
 
 
 def _show_expanded(rows: pa.Table) -> str:
@@ -122,9 +121,9 @@ class Progress:
         if rows is None or not rows.num_rows:
             return ""
         state, partitions, total, count, size = (column[0].as_py() for column in rows.columns)
-        scanned = f", {partitions:,} of {total:,} partitions" if total else ""
+        scanned = f", {partitions:,} of {counted(total, 'partition')}" if total else ""
         sent = f", {size / 1e6:,.1f} MB" if size else ""
-        return f" {state}{scanned}, {count or 0:,} rows{sent}"
+        return f" {state}{scanned}, {counted(count or 0)}{sent}"
 
 
 Page = Callable[[str], None]

@@ -59,8 +59,8 @@ def with_rounded_casts(
     around: dict[Span, tuple[str, str]] = {}
     rounded: dict[str, pa.DataType] = {}
     for span, name in zip(_cast(operands), names, strict=True):
-        kind, number = types.get(name), _POINT.fullmatch(operands.text(span[1] - 1))
-        if number is not None and span[1] - span[0] <= len("-1"):
+        kind, number = types.get(name), _number(operands, span)
+        if number is not None:
             around[span] = f"{_ROUND}CAST(", f" AS DECIMAL(38, {len(number['fraction'])}))))"
         elif kind is not None and pa.types.is_floating(kind):
             function = name.replace(OPERAND, ROUNDED)
@@ -69,6 +69,13 @@ def with_rounded_casts(
         elif kind is not None and pa.types.is_decimal(kind) and kind.scale > 0:
             around[span] = _ROUND, "))"
     return wrap_spans(text, around), rounded
+
+
+def _number(operands: Operands, span: Span) -> re.Match[str] | None:
+    """Return the number with a point that is all of an operand but its signs and brackets; None for any other operand."""
+    texts = [operands.text(place) for place in range(*span)]
+    written = [text for text in texts if text not in {"(", ")", "-", "+"}]
+    return _POINT.fullmatch(written[0]) if len(written) == 1 else None
 
 
 def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lance_flight.engine.compat.checked_arithmetic import EXACT, Factors, calls_of
 from lance_flight.engine.compat.float_signs import DOUBLE, REAL, UNSIGNED_NAN
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
@@ -27,6 +27,7 @@ OPERAND = "operand"
 """The function around each operand."""
 MOST_OPERANDS = 200
 _INTERVAL = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
+_PART = re.compile(r"\b(?:EXTRACT|DATE_PART)\s*\(", re.IGNORECASE)
 _SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
 _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
@@ -135,6 +136,51 @@ def _is_interval(reader: _Reader, at: int) -> bool:
     while reader.is_sign(at, "(") or reader.is_sign(at, "-"):
         at += 1
     return _INTERVAL.fullmatch(reader.text(at)) is not None
+
+
+def may_take_parts(text: str) -> bool:
+    """Return whether a query may take a part of a difference of timestamps."""
+    return _PART.search(text) is not None
+
+
+def with_measured(text: str, *, has_durations: bool) -> tuple[str, list[str]]:
+    """Return a text with each operand that a part is taken of in a function, and the names of the functions.
+
+    Where no column of the query is a duration, only a difference may be one.
+
+    >>> with_measured("SELECT date_part('hour', b - a), EXTRACT(DAY FROM c) FROM t", has_durations=False)[0]
+    "SELECT date_part('hour', __operand_call0(b - a)), EXTRACT(DAY FROM c) FROM t"
+    """
+    reader = _Reader(tokenize(text))
+    return named_alike(text, reader, list(_measured(reader, has_durations=has_durations)))
+
+
+def with_parts_of_spans(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType], *, has_durations: bool
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with intervals in place of the durations that a part is taken of, and the type of the argument of each new call.
+
+    DataFusion 55 takes all hours of a duration, where the hours of two days and an hour are one.
+    """
+    around: dict[Span, tuple[str, str]] = {}
+    calls: dict[str, pa.DataType] = {}
+    for span, name in zip(_measured(_Reader(tokenize(text)), has_durations=has_durations), names, strict=True):
+        if name in types and pa.types.is_duration(types[name]):
+            function = name.replace(OPERAND, INTERVAL_OF)
+            calls[function] = types[name]
+            around[span] = f"{function}(", ")"
+    return wrap_spans(text, around), calls
+
+
+def _measured(reader: _Reader, *, has_durations: bool) -> Iterator[Span]:
+    for at, token in enumerate(reader.tokens):
+        if token.word not in {"EXTRACT", "DATE_PART"} or not reader.is_sign(at + 1, "("):
+            continue
+        closed = reader.partners.get(at + 1, at + 1)
+        items = list(reader.read_items(at + 1))
+        begun = at + 4 if token.word == "EXTRACT" and reader.word_at(at + 3) == "FROM" else items[-1][0]
+        if has_durations or any(reader.is_sign(place, "-") for place in range(begun, closed)):
+            yield begun, closed
 
 
 def may_make_nan(text: str) -> bool:

@@ -14,13 +14,16 @@
 | `s::json ->> 'a'` | `s ->> 'a'` |
 | `LATERAL FLATTEN(input => a) f` | `unnest(a) AS f(value)` |
 | `LATERAL VIEW explode(a) f AS x` | `CROSS JOIN unnest(a) AS f(x)` |
+| `[x + 1 FOR x IN a IF x > 1]` | `list_comprehension(lambda x : x + 1, a, lambda x : x > 1)`, a macro |
 | `list_filter(a, x -> x > 1)` | `list_filter(a, lambda x : x > 1)`: other arrows are those of documents |
+| `list_filter(a, x -> x.b > 1)` | `list_filter(a, lambda x : x['b'] > 1)` |
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lance_flight.engine.sql.clause_words import UNITS
@@ -39,7 +42,7 @@ _WITH_LAMBDAS = frozenset(
     ]
 )
 _SUSPECTS = re.compile(
-    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|FOR|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"(?:_\d+)+")
@@ -62,12 +65,23 @@ def spelling_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
 
 
 class _Reader(TextPlaces):
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        super().__init__(text, tokens)
+        self._variables: list[tuple[int, str]] = []
+        """Places at which the lambdas around a token end, and their variables."""
+        self._named = Counter[str]()
+        self._field = -1
+        """Place of the point before the last field of a variable."""
+
     def edits(self) -> Iterator[Edit]:
         """Yield the edits of the whole text."""
         opened = [""]
         for at, token in enumerate(self.tokens):
+            while self._variables and at > self._variables[-1][0]:
+                self._named[self._variables.pop()[1]] -= 1
             if token.kind is Kind.SIGN and token.text in "([{":
                 opened.append(token.text)
+                yield from self._comprehension(at) if token.text == "[" else ()
             elif token.kind is Kind.SIGN and token.text in ")]}":
                 opened = opened[:-1] or [""]
             elif token.is_sign(":") and opened[-1] in {"", "("}:
@@ -75,6 +89,8 @@ class _Reader(TextPlaces):
             elif token.is_sign(":") and opened[-1] == "[":
                 first, last = "1" * self.is_sign(at - 1, "["), "-1" * self.is_sign(at + 1, "]")
                 yield from [(token.start, token.stop, f"{first}:{last}")] if first or last else []
+            elif token.is_sign(".") and self._is_of_variable(at):
+                yield token.start, self.tokens[at + 1].stop, f"[{text_literal(self.text(at + 1))}]"
             elif token.word or token.kind is Kind.NAME:
                 yield from self._word(at, token.word)
 
@@ -227,17 +243,58 @@ class _Reader(TextPlaces):
 
     # --- lambdas
 
+    def _comprehension(self, at: int) -> Iterator[Edit]:
+        """Yield the edits of `[f FOR x IN a IF c]`, whose bracket opens at a token."""
+        closed = self._closing.get(at, at)
+        begun = self._word_before(at + 1, closed, "FOR")
+        if (
+            self.kind(begun + 1) not in _NAMES
+            or self.word_at(begun + 2) != "IN"
+            or len(self._arguments(at + 1, begun)) > 1
+        ):
+            return
+        tokens, variable = self.tokens, self._text[self.tokens[begun + 1].start : self.tokens[begun + 1].stop]
+        self._begin(begun + 1, closed)
+        yield tokens[at].start, tokens[at].stop, f"list_comprehension(lambda {variable} : "
+        yield tokens[begun].start, tokens[begun + 2].stop, ", "
+        condition = self._word_before(begun + 4, closed, "IF")
+        if condition < closed:
+            yield tokens[condition].start, tokens[condition].stop, f", lambda {variable} : "
+        yield tokens[closed].start, tokens[closed].stop, ")"
+
+    def _word_before(self, at: int, closed: int, word: str) -> int:
+        """Return the place of a word outside of any bracket; that of the end where there is none."""
+        while at < closed and self.word_at(at) != word:
+            at = self._closing.get(at, at) + 1
+        return min(at, closed)
+
     def _arrow(self, at: int) -> Iterator[Edit]:
         arguments = self._arguments(at + 2, self._closing.get(at + 1, at + 2))
         first = arguments[1].start if len(arguments) > 1 else len(self.tokens)
         is_bracketed = self.is_sign(first, "(") and self.is_sign(first + 2, ")")
         name, arrow = first + is_bracketed, first + 1 + 2 * is_bracketed
         if self.kind(name) is Kind.WORD and self._is_arrow(arrow):
+            self._begin(name, self._closing.get(at + 1, name))
             yield self.tokens[first].start, self.tokens[arrow + 1].stop, f"lambda {self.text(name)} :"
-        elif self.word_at(first) != "LAMBDA" and not (self.is_sign(first, "(") and self.word_at(first + 1)):
+        elif self.word_at(first) == "LAMBDA" and self.is_sign(first + 2, ":"):
+            self._begin(first + 1, self._closing.get(at + 1, first))
+        elif not (self.is_sign(first, "(") and self.word_at(first + 1)):
             return
         if self.word_at(at) == "EXISTS":
             yield self.tokens[at].start, self.tokens[at].stop, "array_any_match"
+
+    def _is_of_variable(self, at: int) -> bool:
+        """Return whether a point stands behind the variable of a lambda, or behind a field of one."""
+        is_first = self._named[self.text(at - 1)] > 0 and not self.is_sign(at - 2, ".")
+        if self.kind(at + 1) not in _NAMES or not (is_first or at - 2 == self._field):
+            return False
+        self._field = at
+        return True
+
+    def _begin(self, name: int, closed: int) -> None:
+        """Begin a lambda, whose variable is a token."""
+        self._variables.append((closed, self.text(name)))
+        self._named[self.text(name)] += 1
 
     def _is_arrow(self, at: int) -> bool:
         return self.is_sign(at, "-") and self.is_sign(at + 1, ">") and self.tokens[at].stop == self.tokens[at + 1].start

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha1
 from itertools import repeat
@@ -38,6 +38,8 @@ from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
 
+MOST_BIGINT = 2.0**63
+"""Numbers from which on a sum may leave BIGINT."""
 Columns: TypeAlias = Sequence[pa.Array]
 _Result: TypeAlias = pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]
 _MOMENTS = pa.timestamp("us")
@@ -63,6 +65,11 @@ def _countable(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if is_binary(kind) else kind
 
 
+def _is_of_numbers(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists of numbers; one without elements may be any list."""
+    return is_list(kind) and (is_number(kind.value_type) or types.is_null(kind.value_type))
+
+
 def _printable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which a value is printed: a whole number, a double, or the text of anything else."""
     if types.is_integer(kind):
@@ -76,7 +83,11 @@ _TEXT = ArgumentKind("a text", is_string, _as(pa.utf8()))
 _WHOLE = ArgumentKind("a whole number", types.is_integer, _as(pa.int64()))
 _INTEGER = ArgumentKind("a whole number", types.is_integer, lambda kind: pa.int64() if types.is_null(kind) else kind)
 _NUMBER = ArgumentKind("a number", is_number, _as(pa.float64()))
-_SHARE = replace(_NUMBER, name="one share from 0 to 1 (write a call for each of several)")
+_SHARES = ArgumentKind(
+    "a share from 0 to 1, or a list of shares",
+    lambda kind: is_number(kind) or _is_of_numbers(kind),
+    lambda kind: pa.list_(pa.float64()) if is_list(kind) else pa.float64(),
+)
 _FACTOR = ArgumentKind(
     "a number", is_number, lambda kind: pa.int64() if types.is_integer(kind) or types.is_null(kind) else pa.float64()
 )
@@ -108,6 +119,11 @@ _LIST = ArgumentKind(
 )
 _NUMBERS = ArgumentKind(
     "a list of numbers", lambda kind: is_list(kind) and is_number(kind.value_type), _as(pa.list_(pa.float64()))
+)
+_SUMMED = ArgumentKind(
+    "a list of numbers",
+    _is_of_numbers,
+    lambda kind: pa.list_(_summed(kind.value_type if is_list(kind) else pa.int64())),
 )
 _COUNTED = ArgumentKind(
     "a text, binary or list", lambda kind: is_string(kind) or is_binary(kind) or is_list(kind), _countable
@@ -504,19 +520,78 @@ def _value_type(given: Sequence[pa.DataType]) -> pa.DataType:
     return given[0].value_type if is_list(given[0]) else pa.null()
 
 
-def _quantile(columns: Columns) -> pa.Array:
+def _of_shares(value: Callable[[Sequence[pa.DataType]], pa.DataType], given: Sequence[pa.DataType]) -> pa.DataType:
+    return pa.list_(value(given)) if is_list(given[1]) else value(given)
+
+
+def _at_shares(columns: Columns, find: Callable[[pa.Array, Any, Any, Any], pa.Array]) -> pa.Array:
+    """Return what `find` makes of the sorted elements of all lists, where each list begins, its size, and a share; or of each of several shares."""
     elements, owners, sizes = _flat(columns[0])
-    shares = columns[1].fill_null(0).to_numpy(zero_copy_only=False)
-    if ((shares < 0) | (shares > 1)).any():
+    order = pc.sort_indices(
+        pa.table({"owner": owners, "value": elements}), [("owner", "ascending"), ("value", "ascending")]
+    )
+    starts, given = np.cumsum(sizes) - sizes, columns[1]
+    has_several = is_list(given.type)
+    asking = pc.list_parent_indices(given).to_numpy() if has_several else np.arange(len(given))
+    shares = pc.list_flatten(given) if has_several else given
+    numbers = shares.fill_null(0).to_numpy(zero_copy_only=False)
+    if not ((numbers >= 0) & (numbers <= 1)).all():
         raise SqlError("quantile takes a share of the rows from 0 to 1")
-    table = pa.table({"owner": owners, "value": elements})
-    order = pc.sort_indices(table, [("owner", "ascending"), ("value", "ascending")]).to_numpy()
-    place = np.maximum(np.ceil(np.round(shares * sizes, 9)).astype(np.int64) - 1, 0)
-    starts = np.cumsum(sizes) - sizes
-    is_known = (sizes > 0) & columns[1].is_valid().to_numpy(zero_copy_only=False)
+    is_known = shares.is_valid().to_numpy(zero_copy_only=False) & (sizes[asking] > 0)
+    asked = asking[is_known]
+    places = np.full(len(asking), -1)
+    places[is_known] = np.arange(len(asked))
+    values = find(elements.take(order), starts[asked], sizes[asked], numbers[is_known])
+    values = values.take(pa.array(places, mask=places < 0))
+    if not has_several:
+        return values
+    is_missing = (sizes == 0) | given.is_null().to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(asking, minlength=len(given)))])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=pa.array(is_missing))
+
+
+def _quantile(columns: Columns) -> pa.Array:
+    def find(elements: pa.Array, starts: Any, sizes: Any, shares: Any) -> pa.Array:
+        place = np.maximum(np.ceil(np.round(shares * sizes, 9)).astype(np.int64) - 1, 0)
+        return elements.take(pa.array(starts + place))
+
+    return _at_shares(columns, find)
+
+
+def _interpolate(columns: Columns) -> pa.Array:
+    def find(elements: pa.Array, starts: Any, sizes: Any, shares: Any) -> pa.Array:
+        values, place = elements.to_numpy(zero_copy_only=False), shares * (sizes - 1)
+        low = np.floor(place).astype(np.int64)
+        below, above = values[starts + low], values[starts + np.ceil(place).astype(np.int64)]
+        return pa.array(np.where(below == above, below, below + (above - below) * (place - low)), pa.float64())
+
+    return _at_shares(columns, find)
+
+
+def _sum_type(given: Sequence[pa.DataType]) -> pa.DataType:
+    return _summed(_value_type(given))
+
+
+def _summed(kind: pa.DataType) -> pa.DataType:
+    """Return the type of sums of numbers of a type."""
+    if types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale)
+    return pa.float64() if types.is_floating(kind) else pa.int64()
+
+
+def _sum(columns: Columns) -> pa.Array:
+    elements, owners, sizes = _flat(columns[0])
+    kind = elements.type
+    if types.is_integer(kind) and np.abs(np.bincount(owners, elements.to_numpy(), 1)).max(initial=0) >= MOST_BIGINT:
+        raise SqlError("the sum of a list leaves BIGINT; write list_sum of a list of DECIMAL(38, 0)")
+    sums = (
+        pa.table({"owner": owners, "value": elements})
+        .group_by("owner", use_threads=False)
+        .aggregate([("value", "sum")])
+    )
     places = np.full(len(sizes), -1)
-    places[is_known] = order[(starts + place)[is_known]]
-    return elements.take(pa.array(places, mask=places < 0))
+    places[sums["owner"].to_numpy()] = np.arange(sums.num_rows)
+    return sums["value_sum"].combine_chunks().take(pa.array(places, mask=places < 0)).cast(kind)
 
 
 def _moments_of(columns: Columns, least: int, compute: Callable[..., Any]) -> pa.Array:
@@ -566,6 +641,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "age": ComputedFunction((_MOMENT, _MOMENT), date_spans.INTERVAL, date_spans.ages),
         "last_day": ComputedFunction((_MOMENT,), pa.date32(), date_spans.last_days),
         date_spans.INTERVAL_LENGTH: ComputedFunction((_SPAN,), pa.int64(), date_spans.interval_lengths),
+        date_spans.INTERVAL_OF: ComputedFunction((_SPAN,), date_spans.INTERVAL, date_spans.intervals_of),
         date_spans.MOMENT_TEXT: ComputedFunction((_MOMENT,), pa.utf8(), date_spans.moment_texts),
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
@@ -632,7 +708,9 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         ),
         "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
         "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),
-        "quantile_of": ComputedFunction((_LIST, _SHARE), _value_type, _quantile),
+        "quantile_of": ComputedFunction((_LIST, _SHARES), partial(_of_shares, _value_type), _quantile),
+        "quantile_cont_of": ComputedFunction((_NUMBERS, _SHARES), partial(_of_shares, _as(pa.float64())), _interpolate),
+        "sum_of": ComputedFunction((_SUMMED,), _sum_type, _sum),
         "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=3, compute=_skewness)),
         "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=4, compute=_kurtosis)),
         "entropy_of": ComputedFunction((_LIST,), pa.float64(), _entropy),

@@ -41,8 +41,8 @@ _ON_THE_CLOCK = frozenset([*_MONTHS, "week", "day"])
 _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
-INTERVAL_LENGTH, MOMENT_TEXT = "interval_length", "moment_text"
-"""Functions that give the length of an interval in microseconds, and the text of a timestamp."""
+INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT = "interval_length", "interval_of", "moment_text"
+"""Functions that give the length of an interval in microseconds, the interval of a duration, and the text of a timestamp."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
 _DAYS_OF_MONTH, _SECONDS_OF_MONTH = 30, 31 * 86_400
@@ -229,6 +229,26 @@ def interval_lengths(columns: Sequence[pa.Array]) -> pa.Array:
     if (np.abs(days) > _MOST_DAYS).any():
         raise SqlError(f"an INTERVAL of more than {_MOST_DAYS:,} days is not compared")
     return pa.array(days * _DAY + parts["nanoseconds"] // 1_000, mask=_nulls(columns))
+
+
+def durations_of(intervals: pa.Array) -> pa.Array:
+    """Make durations of intervals without months, which have no length of their own."""
+    parts = np.frombuffer(intervals.buffers()[1], _PARTS)[intervals.offset : intervals.offset + len(intervals)]
+    if (parts["months"] != 0)[intervals.is_valid().to_numpy(zero_copy_only=False)].any():
+        raise SqlError("an INTERVAL with months or years has no length; expected days and times alone")
+    return interval_lengths([intervals]).view(pa.duration("us"))
+
+
+def intervals_of(columns: Sequence[pa.Array]) -> pa.Array:
+    """Make intervals of durations: whole days, and the rest of a day."""
+    ticks = columns[0].cast(pa.duration("us"), safe=False).view(pa.int64()).fill_null(0).to_numpy()
+    days = np.sign(ticks) * (np.abs(ticks) // _DAY)
+    if (np.abs(days) > np.iinfo(np.int32).max).any():
+        raise SqlError("a difference of more than 2,147,483,647 days has no parts")
+    parts = np.zeros(len(ticks), _PARTS)
+    parts["days"], parts["nanoseconds"] = days, (ticks - days * _DAY) * 1_000
+    intervals = pa.Array.from_buffers(INTERVAL, len(ticks), [None, pa.py_buffer(parts)])
+    return pc.if_else(columns[0].is_valid(), intervals, pa.scalar(None, INTERVAL))
 
 
 def moment_texts(columns: Sequence[pa.Array]) -> pa.Array:

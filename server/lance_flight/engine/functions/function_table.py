@@ -453,9 +453,13 @@ collect_set(a) ; array_agg(DISTINCT a) FILTER (WHERE a IS NOT NULL) ; S ; the li
 histogram(a) ; histogram_of(array_agg(a)) ; D ; a map from each value to its number
 count_distinct(a) ; count(DISTINCT a) ; S ; the number of different values
 approx_count_distinct, ndv, hll(a) ; approx_distinct(a) ; D F S ; about the number of different values
+approx_quantile, percentile_approx, approx_percentile(a, q[]) ; quantile_of(array_agg(a), q) ; D S ; the list of the values at shares of the rows
 approx_quantile, percentile_approx, approx_percentile(a, q) ; approx_percentile_cont(a, q) ; D F S ; about the value at a share q of the rows
-quantile, quantile_disc(a, q) ; quantile_of(array_agg(a), q) ; D ; the value at a share q of the rows, one of them
-percentile_disc(q) WITHIN GROUP (ORDER BY a) ; quantile_of(array_agg(a), q) ; D P F ; the value at a share q of the rows, one of them
+quantile, quantile_disc(a, q) ; quantile_of(array_agg(a), q) ; D ; the value at a share q of the rows, one of them; for a list of shares a list
+quantile_cont(a, q[]) ; quantile_cont_of(array_agg(a), q) ; D ; the list of the values at shares of the rows, between two of them
+percentile_cont(q[]) WITHIN GROUP (ORDER BY a) ; quantile_cont_of(array_agg(a), q) ; D P ; the list of the values at shares of the rows, between two of them
+percentile_disc(q) WITHIN GROUP (ORDER BY a) ; quantile_of(array_agg(a), q) ; D P F ; the value at a share q of the rows, one of them; for a list of shares a list
+percentile(a, q[]) ; quantile_cont_of(array_agg(a), q) ; S ; the list of the values at shares of the rows, between two of them
 percentile(a, q) ; percentile_cont(a, q) ; S ; the value at a share q of the rows, between two of them
 variance(a) ; var_samp(a) ; D P F S M ; the variance of a sample
 varp(a) ; var_pop(a) ; T ; the variance of all
@@ -498,12 +502,15 @@ list_last(l) ; l[-1] ; D ; the last element
 array_size, size(l) ; len(l) ; F S ; the elements of a list
 list_filter, filter(l, f) ; array_filter(l, f) ; D S ; the elements for which a lambda is true, as x -> x > 1
 list_transform, transform, list_apply, array_apply, apply(l, f) ; array_transform(l, f) ; D S ; what a lambda gives for each element, as x -> x + 1
+list_comprehension(f, l) ; array_transform(l, f) ; D ; what [f FOR x IN l] gives
+list_comprehension(f, l, c) ; array_transform(array_filter(l, c), f) ; D ; what [f FOR x IN l IF c] gives
 list_any_match, any_match(l, f) ; array_any_match(l, f) ; S ; whether a lambda is true of an element
 list_reduce, reduce(l, f) ; !list_sum(list), or unnest(list) in FROM with an aggregate around it ; D S ;
 forall, array_all_match(l, f) ; !NOT array_any_match(list, x -> NOT (x > 1)) ; S ;
 explode(l) ; unnest(l) ; S ; a row for each element
 explode_outer, posexplode, posexplode_outer, inline, stack(l) ; !unnest(list), or FROM t LEFT JOIN unnest(t.list) AS u(x) ON true ; S ;
 list_min(l) ; array_min(l) ; D ; the least element
+list_sum, array_sum(l) ; sum_of(l) ; D S ; the sum of the elements: exact for whole numbers and decimals
 list_string_agg(l) ; array_to_string(l, ',') ; D ; the elements with commas between
 sort_array(l) ; array_sort(l, 'ASC', 'NULLS FIRST') ; S ; the elements from the least to the greatest, NULL first
 slice(l, n, k) ; array_slice(l, n, n + k - 1) ; S ; k elements from the n-th on

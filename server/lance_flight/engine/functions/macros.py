@@ -27,6 +27,7 @@ _SIGNATURE = re.compile(
 )
 _NO_CALL_AFTER = frozenset(["AS", "INTO", "TABLE", "UPDATE", "VIEW", "INTERVAL"])
 _NO_FUNCTIONS = frozenset(["cast", "try_cast", "filter"])
+_LISTS = frozenset(["ARRAY", "MAKE_ARRAY", "LIST_VALUE"])
 _ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _LITERALS: Mapping[str, AbstractSet[Kind]] = {"unit": {Kind.STRING, Kind.NUMBER, Kind.WORD}, "word": {Kind.WORD}}
 """Kinds of tokens that parameters of some names take."""
@@ -42,16 +43,17 @@ class NotTaken(SqlError):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a macro: a value; or one that `read` reads, whose argument is a literal or a word; or all that is left (`is_rest`)."""
+    """Parameter of a macro: a value; a list that is written (`is_list`); a literal or a word, which `read` reads; or all that is left (`is_rest`)."""
 
     name: str
     default: str | None = None
     read: Read | None = None
     is_rest: bool = False
+    is_list: bool = False
 
     @classmethod
     def of(cls, text: str, readers: Mapping[str, Read]) -> Parameter:
-        """Read one parameter of a signature: `a`, `sep = ','`, `'p:width'` (a literal `p` that the reader `width` reads), `rest...`.
+        """Read one parameter of a signature: `a`, `sep = ','`, `'p:width'` (a literal `p` that the reader `width` reads), `list[]`, `rest...`.
 
         That of a `unit` may be a word without quotes, and that of a `word` must be one.
         """
@@ -59,7 +61,8 @@ class Parameter:
         if name.startswith("'"):
             named, _, reader = name.strip("'").partition(":")
             return cls(named, default or None, readers[reader or named])
-        return cls(name.removesuffix("..."), default or None, is_rest=name.endswith("..."))
+        is_rest, is_list = name.endswith("..."), name.endswith("[]")
+        return cls(name.rstrip(".[]"), default or None, is_rest=is_rest, is_list=is_list)
 
 
 @dataclass(frozen=True)
@@ -391,6 +394,8 @@ class _Reader(TextPlaces):
             place = next(places, None)
             if place is None:
                 given[parameter.name] = parameter.default or ""
+            elif parameter.is_list and not self._is_list(place[0]):
+                raise NotTaken(f"takes a list for {parameter.name}, as [0.25, 0.75]")
             elif parameter.read is None:
                 given[parameter.name] = self._between(*place)
             else:
@@ -405,6 +410,10 @@ class _Reader(TextPlaces):
         elif call.within is not None:
             call.modifiers.order = call.modifiers.order or self._between(*call.within)
         return given
+
+    def _is_list(self, at: int) -> bool:
+        """Return whether a list is written at a token: `[…]`, `ARRAY[…]` or `array(…)`."""
+        return self.is_sign(at, "[") or (self.word_at(at) in _LISTS and self.text(at + 1) in {"[", "("})
 
     def _read_named(self, first: int, stop: int) -> str:
         """Return an argument; one with a name (`a := 1`, `a => 1`) as its name, a comma and its value."""
@@ -506,6 +515,8 @@ def signature_of(macro: Macro) -> str:
             if parameter.read is not None
             else f"{parameter.name}, …"
             if parameter.is_rest
+            else f"[{parameter.name}, …]"
+            if parameter.is_list
             else parameter.name
         )
         comma = ", " if shown else ""

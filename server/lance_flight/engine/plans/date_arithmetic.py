@@ -1,4 +1,8 @@
-"""DATE with an interval of hours or less: DataFusion 55 drops the time, where PostgreSQL and DuckDB answer a timestamp."""
+"""Refusals of what DataFusion 55 answers wrongly of intervals.
+
+It drops the time of a DATE with an interval of hours or less, where PostgreSQL and DuckDB answer a timestamp. It orders intervals by
+their months first, then by their days: to it 40 days are less than a month.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from contextlib import suppress
 
 import pyarrow as pa
 from datafusion import Expr, LogicalPlan, SessionContext
+from datafusion.expr import Sort
 
 from lance_flight.engine.functions.date_spans import PRODUCT
-from lance_flight.engine.plans.nodes import expressions_of, operands_of
+from lance_flight.engine.plans.nodes import expressions_of, operands_of, strip_aliases
 from lance_flight.errors import Unsupported
 
 _TIME = re.compile(
@@ -22,6 +27,10 @@ _PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(")
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 
 
+_SPAN = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
+_ORDER = re.compile(r"\bORDER\b|\b(?:min|max|greatest|least)\s*\(", re.IGNORECASE)
+
+
 def may_add_times(sql: str) -> bool:
     """Return whether a query may have an interval of hours or less.
 
@@ -29,6 +38,37 @@ def may_add_times(sql: str) -> bool:
     (True, False)
     """
     return _TIME.search(sql) is not None or _PRODUCT.search(sql) is not None
+
+
+def may_order_intervals(sql: str) -> bool:
+    """Return whether a query may order intervals, or take the least or the greatest one."""
+    return _SPAN.search(sql) is not None and _ORDER.search(sql) is not None
+
+
+def check_order(context: SessionContext, plan: LogicalPlan) -> None:
+    """Refuse a plan, not yet optimised, that orders intervals (`Unsupported`)."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.inputs()
+        for value, instead in _ordered(node):
+            if any(map(pa.types.is_interval, _types(context, node, value))):
+                raise Unsupported(
+                    f"the order of INTERVALs depends on how long a month is; write {instead}, which takes 30 days"
+                )
+
+
+def _ordered(node: LogicalPlan) -> Iterator[tuple[Expr, str]]:
+    """Yield what an operator orders, with what to write in its place."""
+    is_sort = isinstance(node.to_variant(), Sort)
+    for value in (strip_aliases(Expr(expression)) for expression in expressions_of(node)):
+        called = value.schema_name().partition("(")[0]
+        if is_sort:
+            yield value, "ORDER BY epoch(a)"
+        elif called in {"min", "max"}:
+            yield from ((each, f"{called}_by(a, epoch(a))") for each in operands_of(value))
+        elif called in {"greatest", "least"}:
+            yield from ((each, "a CASE that compares them") for each in operands_of(value))
 
 
 def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:

@@ -32,17 +32,20 @@ from lance_flight.engine.compat.operand_types import (
     may_compare_intervals,
     may_make_nan,
     may_sum,
+    may_take_parts,
     with_compared,
     with_doubles,
     with_interval_lengths,
+    with_measured,
     with_one_nan,
     with_one_zero,
     with_operands,
+    with_parts_of_spans,
     with_results,
     with_summed,
     with_wide_sums,
 )
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, MOMENT_TEXT
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT
 from lance_flight.engine.plans.bounds import with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
@@ -55,7 +58,7 @@ from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 
 _MOST_ROUNDS = 4
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
-_TIMESTAMP = re.compile(r"Timestamp\(")
+_TIMESTAMP, _DURATION = re.compile(r"Timestamp\("), re.compile(r"Duration\(")
 _MAKES_MOMENTS = re.compile(
     r"_moment_call\d|\b(?:now|date_trunc|date_bin|to_local_time|to_timestamp\w*|from_unixtime)\s*\(|\bTIME\s+ZONE\b|\bcurrent_timestamp\b"
     r"|__(?:make_timestamp|epoch_ms|date_trunc|date_bin)_call\d",
@@ -97,6 +100,7 @@ class NumberRewriting:
             self._with_wide_sums,
             self._with_rounded_casts,
             self._with_interval_lengths,
+            self._with_parts_of_spans,
             self._with_texts_of_moments,
             self._with_one_nan,
             self._with_one_zero,
@@ -202,6 +206,22 @@ class NumberRewriting:
             calls.asking(sql, names),
             lambda types: calls.with_typed(INTERVAL_LENGTH, *with_interval_lengths(calls.sql, names, types)),
             "an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
+        )
+
+    def _with_parts_of_spans(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Parts of a difference of timestamps are those of an interval."""
+        if not may_take_parts(calls.sql):
+            return calls, frame
+        has_durations = _has(_DURATION, frame)
+        sql, names = with_measured(calls.sql, has_durations=has_durations)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: calls.with_typed(
+                INTERVAL_OF, *with_parts_of_spans(calls.sql, names, types, has_durations=has_durations)
+            ),
+            "this statement cannot be planned with parts of a difference of timestamps; write date_diff('hour', a, b)",
         )
 
     def _with_texts_of_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:

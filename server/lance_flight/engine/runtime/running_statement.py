@@ -226,7 +226,9 @@ class RunningStatement:
         if self._timeout and self._seconds_at_work() > self._timeout:
             seconds = self._timeout
             self.cancellation.cancel(
-                lambda: StatementTimeout(f"the statement was ended after {seconds:g} seconds (statement_timeout)")
+                lambda: StatementTimeout(
+                    f"the statement was ended after {seconds:g} s, which the session or the server gives it"
+                )
             )
         elif self.active and all(issuer.is_gone() for issuer in self.active):
             self.was_left = True

@@ -45,7 +45,7 @@ class SessionRegistry:
     """
 
     def __init__(self, root: Root, limits: Limits = NO_LIMITS, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._root = root
+        self.root = root
         self.limits = limits
         self._now = now
         self._sessions = KeptSessions()
@@ -213,7 +213,7 @@ class SessionRegistry:
     def _new(self, session: Session, *, serializable: bool, is_read_only: bool = False) -> OpenTransaction:
         """Make a transaction of a session, which `_open` does not list yet."""
         self._end_idle()
-        root = self._root.on_branch(session.branch)
+        root = self.root.on_branch(session.branch)
         sql = SqlTransaction(root, explicit=True, serializable=serializable, is_read_only=is_read_only)
         return OpenTransaction(self._id + secrets.token_bytes(ID_BYTES), session, sql, self._now())
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lance_flight.backend_values import SessionState, SettingValue
+from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.runtime.client_sessions import BEGUN, Isolation, Session
 from lance_flight.engine.runtime.session_registry import ELSEWHERE
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
+from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements.kinds import Server, SessionStatement
@@ -207,6 +209,13 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
 _DEFAULTS: Mapping[str, SettingValue] = MappingProxyType(options(Session()))
 
 
+def check_schema(server: Server, name: SettingValue) -> None:
+    """Raise `NotFound` unless there is a schema of this name that the principal may know of."""
+    known = [*server.clients.root.guard_with(server.scope.access).schemas(), INFORMATION_SCHEMA, SYSTEM]
+    if _text("schema", name) not in known:
+        raise NotFound.named("schema", str(name), known)
+
+
 @dataclass(frozen=True, slots=True)
 class SetOption(SessionStatement):
     """SET option = 'value', SET option = 30, SET option TO 'value', or USE schema: a setting of the client's session."""
@@ -232,6 +241,8 @@ class SetOption(SessionStatement):
             session = server.scope.session
             if session is None:
                 raise Unsupported("SET needs a session, and this statement came without one")
+            if self.option == "schema":
+                check_schema(server, self.value)
             assign(session, self.option, self.value)
             if transaction is not None:
                 adopt(session, transaction)

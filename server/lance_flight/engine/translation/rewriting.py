@@ -61,8 +61,18 @@ _DOUBLED = {"*": "power(a, b)", "/": "a / b, which drops the fraction of whole n
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
 _BINARY = {"VARBINARY", "BINARY", "BLOB", "BYTES"}
-_OF_OTHERS = {"LONG": "BIGINT", "NUMBER": "DECIMAL", "TIMESTAMP_NTZ": "TIMESTAMP(6)", "TIMESTAMP_LTZ": "TIMESTAMPTZ(6)"}
-"""Types of Snowflake and Spark."""
+_OF_OTHERS = {
+    "LONG": "BIGINT",
+    "NUMBER": "DECIMAL",
+    "TIMESTAMP_NTZ": "TIMESTAMP(6)",
+    "TIMESTAMP_LTZ": "TIMESTAMPTZ(6)",
+    "UTINYINT": "TINYINT UNSIGNED",
+    "USMALLINT": "SMALLINT UNSIGNED",
+    "UINTEGER": "INTEGER UNSIGNED",
+    "UBIGINT": "BIGINT UNSIGNED",
+    "HUGEINT": "DECIMAL(38, 0)",
+}
+"""Types of Snowflake, Spark and DuckDB."""
 
 
 def for_datafusion(text: str, *, has_macros: bool = True) -> str:

@@ -201,6 +201,8 @@ def column_type(text: str) -> tuple[pa.DataType, dict[bytes, bytes]]:
             return arrow_type(text), {}
 
 
+_UNITS = {"0": "s", "3": "ms", "6": "us", "9": "ns"}
+"""Units of durations, by the digits that their seconds have."""
 KEPT_TYPES, MOST_KEPT_TEXT = 256, 64
 
 
@@ -235,7 +237,7 @@ def _planned_type(text: str) -> pa.DataType:
 
 
 def _unknown_types(text: str, tokens: list[Token]) -> list[tuple[int, int, pa.DataType]]:
-    """Return the types in a text that DataFusion does not read, floats of 16 bits and maps: where each begins and ends, and what it is."""
+    """Return the types in a text that DataFusion does not read, floats of 16 bits, durations and maps: where each begins and ends, and what it is."""
     if any(token.word == _IN_PLACE for token in tokens):
         return []
     if sum(token.word == "MAP" for token in tokens) > MOST_DEPTH:
@@ -247,6 +249,9 @@ def _unknown_types(text: str, tokens: list[Token]) -> list[tuple[int, int, pa.Da
             continue
         if token.word in _HALVES:
             unknown.append((token.start, token.stop, pa.float16()))
+        elif token.word == "DURATION":
+            digits, close = _digits(text, tokens, place)
+            unknown.append((token.start, tokens[close].stop, pa.duration(_UNITS[digits])))
         elif token.word == "MAP":
             close = closing(tokens, place + 1)
             key, value = _key_and_value(text, tokens, place, close)
@@ -255,6 +260,17 @@ def _unknown_types(text: str, tokens: list[Token]) -> list[tuple[int, int, pa.Da
             continue
         read_until = unknown[-1][1]
     return unknown
+
+
+def _digits(text: str, tokens: list[Token], place: int) -> tuple[str, int]:
+    """Return the digits of a duration's seconds, six without any, and the place where its type ends."""
+    if not (place + 1 < len(tokens) and tokens[place + 1].is_sign("(")):
+        return "6", place
+    close = closing(tokens, place + 1)
+    digits = tokens[place + 2].text
+    if close != place + 3 or digits not in _UNITS:
+        raise SchemaError("type", [f"{shown_text(text)} is not a type: expected DURATION({'|'.join(_UNITS)})"])
+    return digits, close
 
 
 def _key_and_value(text: str, tokens: list[Token], place: int, close: int) -> tuple[str, str]:

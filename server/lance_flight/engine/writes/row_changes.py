@@ -27,6 +27,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.engine.dialects.clauses import read_version
+from lance_flight.engine.functions.date_spans import durations_of
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.names.named_tables import TARGET_ROWS
 from lance_flight.engine.query.planning.few_keys import few_keys
@@ -600,6 +601,7 @@ def _example(kind: pa.DataType) -> str | None:
         pa.types.is_date: "'2024-02-29'",
         pa.types.is_timestamp: "'2024-02-29 10:00:00'",
         pa.types.is_time: "'10:00:00'",
+        pa.types.is_duration: "INTERVAL '3 hours', which is no text",
         pa.types.is_nested: "[1, 2], {'a': 1} or map(['a'], [1]), which is no text",
     }
     return next((example for is_kind, example in examples.items() if is_kind(kind)), None)
@@ -628,6 +630,8 @@ def convert_assigned(table: pa.Table, target: pa.Schema) -> pa.Table:
         field, column = target.field(name), table.column(place)
         if _is_row(column.type) and pa.types.is_struct(field.type) and len(column.type) == len(field.type):
             table = table.set_column(place, field.name, _with_names(column, field.type))
+        if pa.types.is_interval(column.type) and pa.types.is_duration(field.type):
+            table = table.set_column(place, field.name, durations_of(column.combine_chunks()))
         if is_string(column.type) and not is_document(field.type):
             try:
                 table = table.set_column(place, field.name, cast(column.combine_chunks(), field.type))

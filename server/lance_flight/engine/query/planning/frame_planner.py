@@ -34,7 +34,12 @@ from lance_flight.engine.plans.bounds import (
     check_sent_plan,
     with_joined_subqueries,
 )
-from lance_flight.engine.plans.date_arithmetic import check_date_arithmetic, may_add_times
+from lance_flight.engine.plans.date_arithmetic import (
+    check_date_arithmetic,
+    check_order,
+    may_add_times,
+    may_order_intervals,
+)
 from lance_flight.engine.plans.integer_arithmetic import may_overflow
 from lance_flight.engine.plans.joins import (
     has_constant_not_in,
@@ -272,6 +277,8 @@ class FramePlanner:
                 self._bound_plan(frame)
             if may_add_times(text):
                 check_date_arithmetic(self._optimiser.datafusion, with_joined_subqueries(frame.logical_plan()))
+            if may_order_intervals(text):
+                check_order(self._optimiser.datafusion, with_joined_subqueries(frame.logical_plan()))
             right = self._with_right_answers(text, frame.logical_plan(), read, numbers)
             bounded = with_bounded_steps(right, read, self._optimiser.datafusion)
             if bounded != text:
