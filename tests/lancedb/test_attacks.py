@@ -233,6 +233,24 @@ def test_a_table_without_grant_is_as_if_it_were_not_there(
     assert rows(asked.server.uri, "owner", "SELECT count(*), sum(income) FROM hidden") == [(2, 2 * SECRET + 1)]
 
 
+def test_neither_a_location_nor_a_view_shows_what_one_may_not_read(asked: Asked) -> None:
+    places = {
+        name: json.loads(asked.ask(f"/v1/table/{name}/describe", name="owner")[1])["location"]
+        for name in ("hidden", "people")
+    }
+    for name, location in places.items():
+        body = {"source_location": location, "location": location}
+        assert asked.ask("/v1/table/mine/clone", body)[0] in (403, 404)
+        assert asked.ask(f"/v1/table/{name}/register", body)[0] in (403, 404, 406)
+    assert asked.ask("/v1/view/mine/create", {"query": "SELECT * FROM hidden"})[0] in (403, 404)
+    assert asked.ask("/v1/view/told/create", {"query": f"SELECT {SECRET} AS n FROM hidden"}, name="owner")[0] == 200
+    status, answer = asked.ask("/v1/view/told/describe")
+    assert (status, str(SECRET).encode() in answer) == (404, False)
+    assert asked.ask("/v1/view/told/drop")[0] in (403, 404)
+    assert b"told" not in asked.ask("/v1/namespace/$/view/list")[1]
+    assert b"told" in asked.ask("/v1/namespace/$/view/list", name="owner")[1]
+
+
 def test_changes_keep_to_the_rows_of_their_tenant(asked: Asked) -> None:
     alice = connect(asked.address, token_of("alice")).open_table("events")
     assert alice.count_rows() == 1
@@ -471,10 +489,10 @@ def test_a_declared_table_is_described_to_who_has_declared_it(asked: Asked) -> N
 
 
 def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:
-    for operation in ("register", "clone", "multipart_write/create", "set_lsm_write_spec", "version/create"):
+    for operation in ("deregister", "multipart_write/create", "set_lsm_write_spec", "version/create"):
         assert asked.code(f"/v1/table/events/{operation}", {}, name="owner") == (406, 0)
     status, document = asked.ask("/v1/nowhere")
-    assert (status, json.loads(document)["code"]) == (404, 4)
+    assert (status, json.loads(document)["code"]) == (406, 0)
     connection = http.client.HTTPConnection(asked.host, asked.port, timeout=10)
     connection.request("GET", "/v1/openapi.json")
     paths = json.loads(connection.getresponse().read())["paths"]

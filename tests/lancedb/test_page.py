@@ -28,10 +28,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_the_page(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = "\n".join(blocks(PAGE, "python")).replace(DOCUMENTED, address)
     exec(compile(code, PAGE, "exec"), {})  # noqa: S102 - our own text
-    first, second, third = capsys.readouterr().out.splitlines()
-    assert first.count("passage") == 2
-    assert "'acme'" in second
-    assert third == "2"
+    found, notes, rows, query, _, last = capsys.readouterr().out.splitlines()
+    assert found.count("passage") == 2
+    assert "'acme'" in notes
+    assert rows == "2"
+    assert "WHERE id < 100" in query
+    assert last.count("passage") == 2
     (script,) = blocks(PAGE, "javascript")
     assert "passage 5" in printed("-e", script.replace(DOCUMENTED, address))
 

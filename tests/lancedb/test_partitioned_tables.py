@@ -12,6 +12,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.namespace import RestNamespace
+from lancedb.remote.errors import HttpError
 
 from tests.lancedb.rest_server import connect, serving_rest
 from tests.service.server_process import Server
@@ -102,6 +103,46 @@ def test_a_namespace_connection_reads_and_writes_plain_tables_itself(rest: tuple
     db.drop_table("inside", namespace_path=["inner"])
     db.drop_namespace(["inner"])
     assert "inner" not in db.list_namespaces([]).namespaces
+
+
+def test_views_are_those_of_sql(rest: tuple[Server, str]) -> None:
+    server, address = rest
+    db = connect(address)
+    db.create_table("whole", ROWS)
+    made = db.create_view("few", "SELECT id, tenant FROM whole WHERE id < 4")
+    assert (made, list(db.list_views())) == (db.describe_view("few"), ["few"])
+    assert made.schema == pa.schema({"id": pa.int64(), "tenant": pa.string()})
+    assert server.value("SELECT count(*) FROM few") == 4
+    assert db.open_table("few").search().where("id > 1").to_arrow()["id"].to_pylist() == [2, 3]
+    for refused in ("SELECT absent FROM whole", "DROP TABLE whole", "SELECT 1; DROP TABLE whole"):
+        with pytest.raises(HttpError, match="invalid_sql"):
+            db.create_view("wrong", refused)
+    with pytest.raises(HttpError, match="is a table, not a view"):
+        db.drop_view("whole")
+    db.drop_view("few")
+    assert (list(db.list_views()), db.open_table("whole").count_rows()) == ([], 30)
+    with pytest.raises(HttpError, match=r"\[unsupported\] GET .* is no operation"):
+        db.list_functions()
+
+
+def test_a_table_is_cloned_from_its_location(rest: tuple[Server, str]) -> None:
+    _, address = rest
+    db, namespace = connect(address), RestNamespace(uri=address)
+    table = db.create_table("cloned", ROWS.replace_schema_metadata({"owner": "somebody"}))
+    version = table.version
+    table.delete("id > 9")
+    location = namespace.describe_table(m.DescribeTableRequest(id=["cloned"])).location
+    old, new = (db.clone_table(f"clone{at}", location, source_version=at) for at in (version, None))
+    assert (old.count_rows(), new.count_rows(), table.count_rows()) == (30, 10, 10)
+    assert old.schema.metadata == {b"owner": b"somebody"}
+    old.delete("true")
+    assert (old.count_rows(), new.count_rows()) == (0, 10)
+    for refused in (lambda: db.clone_table("clone", "/etc"), lambda: db.clone_table("cloned", location)):
+        with pytest.raises((ValueError, HttpError)):
+            refused()
+    assert namespace.register_table(m.RegisterTableRequest(id=["cloned"], location=location)).location == location
+    with pytest.raises(Exception, match="is not where table 'other' lies"):
+        namespace.register_table(m.RegisterTableRequest(id=["other"], location=location))
 
 
 def test_pages_and_the_document(rest: tuple[Server, str], tmp_path: Path) -> None:

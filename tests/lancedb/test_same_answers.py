@@ -88,11 +88,16 @@ def ids(value: pa.Table) -> list[int]:
     return sorted(value["id"].to_pylist())
 
 
+def raised(work: Callable[[], Any]) -> Exception:
+    """The exception that a call raises."""
+    with pytest.raises(Exception) as found:  # noqa: PT011 - which one it is is compared
+        work()
+    return found.value
+
+
 def failure(work: Callable[[], Any]) -> str:
     """The class of the exception that a call raises."""
-    with pytest.raises(Exception) as raised:  # noqa: PT011 - which one it is is compared
-        work()
-    return type(raised.value).__name__
+    return type(raised(work)).__name__
 
 
 @register("letters")
@@ -252,6 +257,7 @@ STEPS: dict[str, Step] = {
     "move a tag": lambda s: (s.table.tags.update("before", s.table.version), s.table.tags.get_version("before") == s.table.version)[1],
     "drop a tag": lambda s: (s.table.tags.delete("before"), list(s.table.tags.list()))[1],
     "versions grow": lambda s: [each["version"] for each in s.table.list_versions()] == sorted(each["version"] for each in s.table.list_versions()),
+    "a tag that is absent": lambda s: (failure(lambda: s.table.checkout("absent")), [isinstance(raised(change), RuntimeError) for change in (lambda: s.table.tags.delete("absent"), lambda: s.table.tags.create("late", 10_000))]),
     "an absent version": lambda s: failure(lambda: s.table.checkout(10_000)),
     "rows of statistics": lambda s: s.table.stats()["num_rows"],
     "drop an index": lambda s: (s.table.drop_index("id_idx"), sorted(each.name for each in s.table.list_indices()))[1],

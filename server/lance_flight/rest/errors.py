@@ -110,6 +110,8 @@ _ABSENT = re.compile(r"\b(?:no|an) (\w+) ?'?")
 """Matches the thing that is absent: `table 't' has no version 3`, `no index 'v'`."""
 _PRESENT = re.compile(r"^(\w+) '|\ban (index) ")
 """Matches the thing that exists: `branch 'b' is there already`, `table 't' has an index v`."""
+_CHANGES = re.compile(r"/(?:(?:tags|branches)/(?:create|delete|update)|restore)/?$")
+"""Matches the paths of changes to the tags, branches and versions of a table."""
 MOST_MESSAGE = 8_000
 
 
@@ -118,7 +120,8 @@ def answer_error(
 ) -> tuple[HTTPStatus, dict[str, object]]:
     """Return the status and the `ErrorResponse` for an error; one that is not ours is logged and not shown.
 
-    LanceDB's clients send a request again after 409, which helps against a conflict alone.
+    LanceDB's clients send a request again after 409, which helps against a conflict alone. They take any 404 for a table that is not there:
+    right for a version that is looked up, since `checkout` raises the same error as that of an embedded database, and wrong for a change.
     """
     if isinstance(error, ValidationError):
         places = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
@@ -127,7 +130,9 @@ def answer_error(
     if known is None:
         return HTTPStatus.INTERNAL_SERVER_ERROR, _body(text, Code.INTERNAL, instance)
     status, code = _classify(known)
-    if is_lancedb and status is HTTPStatus.CONFLICT and code is not Code.CONFLICT:
+    is_refused = status is HTTPStatus.CONFLICT and code is not Code.CONFLICT
+    lacks_part = status is HTTPStatus.NOT_FOUND and code is not Code.TABLE_NOT_FOUND and _CHANGES.search(instance)
+    if is_lancedb and (is_refused or lacks_part):
         status = HTTPStatus.BAD_REQUEST
     text = without_middle(text, MOST_MESSAGE)
     if code is Code.TABLE_EXISTS:

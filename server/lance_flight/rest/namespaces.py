@@ -7,6 +7,7 @@ from typing import Any
 
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Refused, Unsupported
+from lance_flight.flight.backend import VIEW
 from lance_flight.rest.call import RestAnswer, RestCall
 from lance_flight.rest.errors import NamespaceNotEmpty
 from lance_flight.rest.names import DELIMITER, PUBLIC, TableId, namespace_of, schema_of
@@ -138,9 +139,12 @@ def describe_partition(call: RestCall) -> dict[str, Any] | None:
 
 
 def location_of(call: RestCall, table: TableId) -> str | None:
-    """Return the location of a plain table; None for a partitioned one, and for a caller who does not read all of it."""
+    """Return the location of a plain table; None for a partitioned one, a view, and for a caller who does not read all of it."""
+    entry = call.entry(table)
+    if entry.type == VIEW:
+        return None
     try:
-        places = call.places(table)
+        places = call.backend.places(call.caller, entry)
     except Refused:
         return None
     return places[0].uri if len(places) == 1 and not places[0].object_id else None

@@ -11,7 +11,7 @@ import lance_namespace_urllib3_client.models as m
 from pydantic import BaseModel
 
 from lance_flight.errors import Unsupported
-from lance_flight.rest import history, indexes, namespaces, queries, rows, tables
+from lance_flight.rest import history, indexes, namespaces, queries, rows, tables, views
 from lance_flight.rest.call import RestAnswer, RestCall
 
 
@@ -53,7 +53,7 @@ class Route:
         return self.work(call)
 
 
-_NAMESPACE, _TABLE = "/v1/namespace/{id}", "/v1/table/{id}"
+_NAMESPACE, _TABLE, _VIEW = "/v1/namespace/{id}", "/v1/table/{id}", "/v1/view/{id}"
 _INDEX = _TABLE + "/index/{index_name}"
 
 ROUTES = (
@@ -70,6 +70,8 @@ ROUTES = (
     Route(f"{_TABLE}/exists", "TableExists", tables.table_exists, "SELECT", m.TableExistsRequest),
     Route(f"{_TABLE}/create", "CreateTable", tables.create_table, "DDL", body=Body.ROWS),
     Route(f"{_TABLE}/declare", "DeclareTable", tables.declare_table, "DDL", m.DeclareTableRequest),
+    Route(f"{_TABLE}/clone", "CloneTable", tables.clone_table, "DDL"),
+    Route(f"{_TABLE}/register", "RegisterTable", tables.register_table, "SELECT", m.RegisterTableRequest),
     Route(f"{_TABLE}/drop", "DropTable", tables.drop_table, "DDL", m.DropTableRequest),
     Route(f"{_TABLE}/rename", "RenameTable", tables.rename_table, "DDL", m.RenameTableRequest),
     Route(f"{_TABLE}/stats", "GetTableStats", tables.stats, "SELECT", m.GetTableStatsRequest),
@@ -160,12 +162,14 @@ ROUTES = (
     Route(f"{_TABLE}/branches/list", "ListTableBranches", history.list_branches, "SELECT", m.ListTableBranchesRequest),
     Route(f"{_TABLE}/branches/create", "CreateTableBranch", history.create_branch, "DDL", m.CreateTableBranchRequest),
     Route(f"{_TABLE}/branches/delete", "DeleteTableBranch", history.delete_branch, "DDL", m.DeleteTableBranchRequest),
+    Route(f"{_NAMESPACE}/view/list", "ListViews", views.list_views, "any", method="GET"),
+    Route(f"{_VIEW}/create", "CreateView", views.create_view, "DDL"),
+    Route(f"{_VIEW}/describe", "DescribeView", views.describe_view, "SELECT"),
+    Route(f"{_VIEW}/drop", "DropView", views.drop_view, "DDL"),
     *(
         Route(path, operation, None)
         for path, operation in (
-            (f"{_TABLE}/register", "RegisterTable"),
             (f"{_TABLE}/deregister", "DeregisterTable"),
-            (f"{_TABLE}/clone", "CloneTable"),
             (f"{_TABLE}/backfill_column", "AlterTableBackfillColumns"),
             (f"{_TABLE}/version/create", "CreateTableVersion"),
             (f"{_TABLE}/version/delete", "BatchDeleteTableVersions"),

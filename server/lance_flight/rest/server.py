@@ -42,8 +42,12 @@ def application(served: ServedBackend) -> Starlette:
 
     async def absent(request: Request, error: Exception) -> Response:
         what = f"{request.method} {request.url.path[:200]}"
+        # LanceDB's clients take any 404 for a table that is not there.
         is_method = isinstance(error, HTTPException) and error.status_code == 405  # noqa: PLR2004 - the status of HTTP
-        unknown = Unsupported(f"{what} is no operation of this server") if is_method else NotFound(f"no route {what}")
+        is_operation = is_method or request.url.path.startswith("/v1/")
+        unknown = (
+            Unsupported(f"{what} is no operation of this server") if is_operation else NotFound(f"no route {what}")
+        )
         status, body = answer_error(unknown, request.url.path[:200])
         return JSONResponse(body, status)
 

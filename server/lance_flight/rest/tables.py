@@ -16,7 +16,7 @@ from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarg
 from lance_flight.model.arrow_json import metadata_to_json
 from lance_flight.rest import namespaces
 from lance_flight.rest.arrow_types import schema_to_json, type_to_sql
-from lance_flight.rest.call import RestAnswer, RestCall
+from lance_flight.rest.call import RestAnswer, RestCall, batches_of
 from lance_flight.rest.names import TableId, column_sql, field_path, namespace_of, schema_of
 
 OPTION = "lance_flight."
@@ -140,6 +140,48 @@ def _creation_options(call: RestCall, schema: pa.Schema) -> dict[str, str]:
     if unknown:
         raise Unsupported(f"table properties {', '.join(sorted(unknown))}; expected {OPTION}partition_by and its like")
     return {name.removeprefix(OPTION): value for name, value in said.items()}
+
+
+def clone_table(call: RestCall) -> RestAnswer:
+    """Create a table with the rows of a plain one at some version, which the request names by its location; its files are copied."""
+    location = call.value("source_location", str)
+    source = _table_at(call, location)
+    if source is None:
+        raise NotFound(f"no table at {location!r}; expected the location that DescribeTable tells of a plain table")
+    tag = call.json.get("source_tag")
+    pinned = source.pin(None if tag else call.json.get("source_version"), None, tag)
+    found = call.answer(f"SELECT * FROM {pinned.sql}")  # noqa: S608 - a quoted name
+    schema = call.with_metadata(found.schema, pinned)
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches_of(found))
+    new = call.newest
+    target = IngestTarget(
+        table=new.name, schema=new.db_schema, if_not_exists=IfNotExists.CREATE, if_exists=IfExists.FAIL
+    )
+    call.ingest(target, pa.RecordBatchReader.from_batches(schema, batches))
+    told = namespaces.location_of(call, new)
+    return RestAnswer({"version": call.version(new)} | ({} if told is None else {"location": told}))
+
+
+def register_table(call: RestCall) -> RestAnswer:
+    """Answer an engine that has written a table where `declare_table` told it to: a table is where its name says."""
+    location = call.value("location", str)
+    if call.json.get("properties"):
+        raise Unsupported("properties of a registered table are not kept; expected none")
+    if _table_at(call, location) != call.newest:
+        raise Unsupported(
+            f"{location!r} is not where table {call.newest.name!r} lies; expected the location of DeclareTable"
+        )
+    return RestAnswer({"location": location})
+
+
+def _table_at(call: RestCall, location: str) -> TableId | None:
+    """Return the plain table at a location; None without any that the caller may read."""
+    wanted = location.rstrip("/")
+    for entry in visible_tables(call):
+        table = TableId(entry.db_schema, entry.name)
+        if wanted.endswith(f"{entry.name}.lance") and namespaces.location_of(call, table) == wanted:
+            return table
+    return None
 
 
 def drop_table(call: RestCall) -> RestAnswer:
