@@ -56,6 +56,7 @@ def test_an_unknown_table_is_explored_without_sql(console: Console, readings: No
     page.get_by_role("link", name="compare").nth(0).click()
     page.get_by_role("link", name="with this").nth(0).click()
     expect(page.locator("#compared tbody tr td")).to_have_text(["station = Lima", "changed", "300", "400", "+100"])
+    expect(page.locator("#between")).to_contain_text("station = Lima has grown most: +100 rows.")
     # Three odd rows: the lowest ones, of the place where they are.
     page.get_by_role("link", name="Rows").click()
     columns.get_by_role("link", name="the lowest degrees first").click()
@@ -78,6 +79,7 @@ def test_an_unknown_table_is_explored_without_sql(console: Console, readings: No
         page.get_by_role("button", name="degrees").click()
         expect(page.locator("#sql")).to_contain_text(f'ORDER BY "degrees"{sign} NULLS LAST')
         expect(rows.nth(0).locator("td:nth-child(5)")).to_have_text(degrees)
+        expect(page.locator("#result th[aria-sort]")).to_be_in_viewport()
     columns.get_by_role("link", name="Lima", exact=True).click()
     expect(page.locator("#state")).to_contain_text("400 rows")
     # A chart of them, whose address another one opens.

@@ -126,6 +126,11 @@ class PartitionDifference:
     before: int | None
     after: int | None
 
+    @property
+    def difference(self) -> int:
+        """The rows that it has gained; fewer than 0 if it has lost some."""
+        return (self.after or 0) - (self.before or 0)
+
 
 def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
     """Return the partitions that differ between two snapshots: added, removed, or with another version."""
@@ -148,4 +153,4 @@ def differences(before: pa.Table, after: pa.Table) -> list[PartitionDifference]:
         values = ", ".join(f"{name} = {'NULL' if row[name] is None else row[name]}" for name in names)
         found.append(PartitionDifference(what, values or "the whole table", was and was["rows"], now and now["rows"]))
     # What changed most comes first: that is what people look for.
-    return sorted(found, key=lambda each: (each.what != "changed", -abs((each.after or 0) - (each.before or 0))))
+    return sorted(found, key=lambda each: (each.what != "changed", -abs(each.difference)))

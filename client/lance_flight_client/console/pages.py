@@ -655,4 +655,7 @@ def history(request: Request, server: ConsoleServer, table: ConsoleTable) -> Res
         most=most,
         counts=Counter(difference.what for difference in compared or ()),
         compared=None if compared is None else compared[:MOST_LISTED],
+        grown=max(
+            (each for each in compared or () if each.difference > 0), key=lambda each: each.difference, default=None
+        ),
     )

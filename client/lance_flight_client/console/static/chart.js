@@ -36,6 +36,7 @@ function axes(svg, lows, highs, {x, y}, withoutX) {
   return [scaleX, scaleY];
 }
 
+const spread = ([low, high]) => (low === high ? [low - 1, high + 1] : [low, high]);
 const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 
 // Small bars without axes: of a vector, or of a column's histogram.
@@ -64,7 +65,7 @@ function barChart(found, {x, y}) {
 function pointChart(found, {x, y}, isLine) {
   const known = found.filter((each) => Number.isFinite(each.x) && Number.isFinite(each.y));
   if (isLine) known.sort((a, b) => a.x - b.x);
-  const [lowX, highX] = bounds(known.map((each) => each.x)), [lowY, highY] = bounds(known.map((each) => each.y));
+  const [lowX, highX] = spread(bounds(known.map((each) => each.x))), [lowY, highY] = spread(bounds(known.map((each) => each.y)));
   const svg = canvasOf(`${known.length} points: ${y.name} by ${x.name}`);
   if (!known.length) return [svg, "No row has numbers in both columns."];
   const [scaleX, scaleY] = axes(svg, [lowX, lowY], [highX, highY], {x, y});

@@ -457,7 +457,7 @@ addEventListener("DOMContentLoaded", () => {
     dialog.showModal();
   });
   document.querySelectorAll("#confirm button, #keys button").forEach((button) => button.addEventListener("click", () => button.closest("dialog").close(button.value)));
-  const pages = {t: "/", q: "/query", a: "/activity"};
+  const pages = {t: "/", q: "/query", a: "/activity", o: "/operations"};
   let isGoing = false;
   addEventListener("keydown", (event) => {
     if (event.target.closest("input, select, textarea, [contenteditable], dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -467,7 +467,8 @@ addEventListener("DOMContentLoaded", () => {
   });
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
-    if (event.key === "/" && !isTyping && at("where")) { event.preventDefault(); at("where").focus(); }
+    const box = at("where") || at("named");
+    if (event.key === "/" && !isTyping && box) { event.preventDefault(); box.focus(); }
     if (event.key === "Escape" && event.target === at("where")) event.target.blur();
   });
 });

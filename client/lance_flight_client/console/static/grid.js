@@ -68,6 +68,8 @@ function createGrid(table, {opens, changed, marks, orders}) {
       (most, row) => Math.max(most, Math.min(WIDEST, (row[place] ?? "NULL").length)), Math.min(WIDEST, Math.max(column.name.length + 2, column.type.length))) + 3);
     table.querySelectorAll("th").forEach((cell, place) => { cell.style.width = `${place ? widths[place - 1] : 7}ch`; });
     table.style.width = `${widths.reduce((sum, width) => sum + width, 7)}ch`;
+    const ordered = orders && table.querySelector("th[aria-sort]");
+    if (ordered) box.scrollLeft = ordered.offsetLeft + ordered.offsetWidth - box.clientWidth;
   }
 
   function draw() {
