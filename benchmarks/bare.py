@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from lance_flight.catalog.tables.rows import align_buffers
+from lance_flight.model.arrow_types import align_buffers
 from pyarrow import flight
 
 SCAN_ROWS = 64 * 1024

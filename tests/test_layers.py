@@ -201,7 +201,6 @@ STORAGE = (
     "lance_flight.catalog.history",
     "lance_flight.catalog.maintenance",
     "lance_flight.catalog.backup",
-    "lance_flight.catalog.opening",
 )
 
 # The packages of the engine, in the same way: a statement runs within them from its text to its changes.
@@ -260,7 +259,11 @@ DOORS = {
     ("lance_flight_client.spark", "lance_flight.catalog"): STORAGE_DOOR,
     # Commands also copy, restore and diagnose whole roots.
     ("lance_flight_client.cli", "lance_flight.catalog"): STORAGE_DOOR
-    | {"lance_flight.catalog.backup", "lance_flight.catalog.maintenance.diagnosis", "lance_flight.catalog.opening"},
+    | {
+        "lance_flight.catalog.backup",
+        "lance_flight.catalog.maintenance.diagnosis",
+        "lance_flight.catalog.storage.formats",
+    },
     ("lance_flight_client.cli", "lance_flight.model"): {
         "lance_flight.model.operations",
         "lance_flight.model.type_names",

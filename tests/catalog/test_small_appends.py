@@ -11,10 +11,10 @@ import pytest
 from lance import LanceOperation
 from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _choose_folded
 from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.storage.data_files import Layout
 from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.data_files import Layout
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.pins import Version
 
@@ -72,7 +72,7 @@ def test_tables_of_equal_columns_and_other_numbers_have_layouts_of_their_own(tmp
     evolved.drop_columns(["x"])
     evolved.add_columns(pa.schema({"x": pa.int64()}))
     found = [layout.for_table(dataset) for dataset in (moved, evolved, plain, moved, evolved, plain)]
-    assert [each and each.file.fields for each in found] == [(0, 1), (1, 2), None] * 2
+    assert [each and each.fields for each in found] == [(0, 1), (1, 2), None] * 2
 
 
 def folded(sizes: list[int], changed: int) -> list[int]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog.backup.backup_format import backup_at, ids_in
-from lance_flight.catalog.backup.restoring import check_backup, check_restored, restore
+from lance_flight.catalog.backup.restoring import check_backup, restore
 from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.storage.formats import check_restored
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, Unavailable

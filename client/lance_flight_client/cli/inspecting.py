@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
-from lance_flight.catalog.backup.restoring import check_restored
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
+from lance_flight.catalog.storage.formats import check_restored
 from lance_flight.catalog.storage.store import Store
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.errors import InvalidInput

@@ -10,8 +10,8 @@ from functools import partial
 import pyarrow as pa
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits.writer import write_memory
-from lance_flight.catalog.opening import root_store
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.formats import root_store
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.runtime.running_statement import Issuer

@@ -39,6 +39,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.indices import INDICES_NOTE, IndexDefinition, definitions
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
+from lance_flight.model.arrow_types import align_buffers
 from lance_flight.model.file_versions import FILE_VERSIONS
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, SEPARATOR, TABLE, spec_namespace
@@ -334,7 +335,7 @@ class _Stream:
                 self.rows += table.num_rows
                 stored = rows.conform(table, self._schema, is_stored=self._is_stored)
                 self._check(stored)
-                yield from map(rows.align_buffers, stored.to_batches())
+                yield from map(align_buffers, stored.to_batches())
         except Exception as exc:
             self.error = exc
             raise

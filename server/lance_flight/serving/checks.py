@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding
-from lance_flight.catalog.opening import root_store
+from lance_flight.catalog.storage.formats import root_store
 from lance_flight.config import ServerConfig
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.errors import InvalidInput, LanceFlightError

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from lance_flight.admin import logs
 from lance_flight.admin.readiness import Phase
-from lance_flight.catalog.opening import root_store
+from lance_flight.catalog.storage.formats import root_store
 from lance_flight.config import ServerConfig
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.lifecycle import SelfCheck, serve_until

@@ -19,10 +19,10 @@ import pyarrow as pa
 from lance_flight import machine
 from lance_flight.catalog.bulk.piece_processes import LARGE_BYTES, processes
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
-from lance_flight.catalog.opening import root_store
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.table_resolver import PlainTables
 from lance_flight.catalog.storage.durability import Durability, durability, write_file
+from lance_flight.catalog.storage.formats import root_store
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.reserve import fill_reserve
 from lance_flight.catalog.storage.staging_area import settle_abandoned

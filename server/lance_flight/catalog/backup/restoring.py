@@ -31,10 +31,11 @@ from lance_flight.catalog.backup.backup_format import (
 )
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush
+from lance_flight.catalog.storage.formats import RESTORING
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
 from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, locate_message, split_fields
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound, Unavailable
+from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, TableName
@@ -125,7 +126,6 @@ def _moved_base(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
             yield raw
 
 
-BEGUN = "restore-begun.json"
 JOURNAL = "restore-journal-"
 """Files of `.lance-flight/` while a root is restored; the names of directories there mean staging areas."""
 
@@ -139,15 +139,6 @@ class RestoreReport:
     copied_bytes: int
     resumed: bool
     dry_run: bool
-
-
-def check_restored(root: Store) -> None:
-    """Raise `Unavailable` for a root that is being restored, or whose restore was not finished."""
-    if root.child(PRIVATE).has(BEGUN):
-        raise Unavailable(
-            f"root {root.name!r} is being restored from a backup; expected that to end, or the same `lance-flight restore` to be"
-            " run again"
-        )
 
 
 def restore(
@@ -202,7 +193,7 @@ class _Run:
     def find(self) -> bool:
         """Choose where to work, and return whether an earlier run has begun there; `AlreadyExists` for a place that is taken."""
         self.work = self.root
-        if BEGUN in self.root.child(PRIVATE).files():
+        if RESTORING in self.root.child(PRIVATE).files():
             self._check_same()
             return True
         place = self.root.uri.rstrip("/")
@@ -212,10 +203,10 @@ class _Run:
             return False
         above, _, name = place.rpartition("/")
         self.work = Store(f"{above}/.{name}.restoring")
-        if BEGUN in self.work.child(PRIVATE).files():
+        if RESTORING in self.work.child(PRIVATE).files():
             self._check_same()
             return True
-        if any(not path.startswith(f"{PRIVATE}/{BEGUN}") for path in sizes_below(self.work)):
+        if any(not path.startswith(f"{PRIVATE}/{RESTORING}") for path in sizes_below(self.work)):
             raise AlreadyExists(f"{self.work.name!r} is no unfinished restore; expected it to be removed, or renamed")
         return False
 
@@ -223,16 +214,16 @@ class _Run:
     def claim(self) -> Iterator[None]:
         """Begin, or take over what an earlier run began; `Conflict` where another process of this machine is at work on it."""
         place = self.work.child(PRIVATE)
-        place.check_way(BEGUN)
+        place.check_way(RESTORING)
         if not self.work.is_remote:
             if self.work.is_link:
                 raise Conflict(
                     f"{self.work.name!r} is a symbolic link; expected a directory of an earlier restore, or nothing"
                 )
             Path(place.uri).mkdir(parents=True, exist_ok=True)
-        if BEGUN not in place.files():
-            place.put(BEGUN, json.dumps(self.request).encode())
-        with lock_file(place, BEGUN, f"the restore of {self.root.name!r}"):
+        if RESTORING not in place.files():
+            place.put(RESTORING, json.dumps(self.request).encode())
+        with lock_file(place, RESTORING, f"the restore of {self.root.name!r}"):
             yield
 
     def copy(self, progress: Progress | None) -> None:
@@ -271,7 +262,7 @@ class _Run:
         place = self.root.child(PRIVATE)
         Journal(place, JOURNAL, "restore_journaled").remove()
         flush(self.root.uri)
-        place.remove_files([BEGUN])
+        place.remove_files([RESTORING])
 
     def _order(self, file: SavedFile) -> tuple[int, str]:
         """Return when a version is written: those of partition tables first, then those of tables, that of a root's list last."""
@@ -285,13 +276,13 @@ class _Run:
     def _remove_others(self, there: Mapping[str, int]) -> None:
         """Delete what no file of the backup is, such as drafts of a run that died."""
         listed = {file.path for file in self.manifest.files}
-        ours = (f"{PRIVATE}/{BEGUN}", f"{PRIVATE}/{JOURNAL}")
+        ours = (f"{PRIVATE}/{RESTORING}", f"{PRIVATE}/{JOURNAL}")
         self.work.remove_files(path for path in there if path not in listed and not path.startswith(ours))
 
     def _check_same(self) -> None:
         """Raise `Conflict` unless what was begun where this run works is the same restore."""
         try:
-            begun = read_json(self.work.child(PRIVATE).read(BEGUN))
+            begun = read_json(self.work.child(PRIVATE).read(RESTORING))
         except ValueError:
             begun = None
         if begun != self.request:

@@ -25,16 +25,15 @@ import pyarrow.compute as pc
 from lance_flight.catalog.commits.transaction import TableUpdate
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
+from lance_flight.catalog.storage.data_files import Layout, OpenFile
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.written_versions import columns_of
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.data_files import Layout, OpenFile
 from lance_flight.catalog.tables.lineage import NumberOf, by_ids, keep_row_ids
-from lance_flight.catalog.tables.rows import align_buffers
 from lance_flight.catalog.tables.schema_adapter import writable
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
-from lance_flight.model.arrow_types import contiguous, without_columns
+from lance_flight.model.arrow_types import align_buffers, contiguous, without_columns
 from lance_flight.model.grouping import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.pins import Version

@@ -45,7 +45,7 @@ from lance_flight.catalog.storage.names import OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, check_data, seal_fragments
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.rows import align_buffers, with_one_nan
+from lance_flight.catalog.tables.rows import with_one_nan
 from lance_flight.catalog.tables.schema_adapter import (
     Fill,
     cast,
@@ -56,7 +56,7 @@ from lance_flight.catalog.tables.schema_adapter import (
 )
 from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
 from lance_flight.faults import failpoint
-from lance_flight.model.arrow_types import children, rebuilt
+from lance_flight.model.arrow_types import align_buffers, children, rebuilt
 from lance_flight.model.json_documents import is_json
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema, descriptions_of, without_ids

@@ -33,9 +33,9 @@ from lance_flight.catalog.manifests.manifest_rows import (
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, read_misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, require_snapshot, said_of
 from lance_flight.catalog.storage.branches import BranchRef
+from lance_flight.catalog.storage.data_files import Layout, write_file
 from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import check_table
-from lance_flight.catalog.storage.further_files import FileLayout, write_file
 from lance_flight.catalog.storage.lance_fields import numbers
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.names import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
@@ -261,7 +261,7 @@ class Manifest(VersionLog):
         if rewrite.is_retyped:
             update = write_retyped(self.place, dataset, rewrite.rows)
         else:
-            layout = FileLayout.of_columns(rewrite.rows.schema, str(dataset.data_storage_version))
+            layout = Layout.of(rewrite.rows.schema, str(dataset.data_storage_version))
             layout = layout.with_field_numbers(numbers(dataset.lance_schema))
             written = write_file(self.place, layout, rewrite.rows)
             update = rewrite.operation(dataset, self.place.uri, written)

@@ -36,7 +36,7 @@ from lance.fragment import DeletionFile
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.further_files import FileLayout, write_file
+from lance_flight.catalog.storage.data_files import Layout, write_file
 from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
@@ -142,7 +142,7 @@ def _choose_folded(fragments: np.ndarray, changed: int) -> set[int]:
 def write_retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceOperation.Merge:
     """Write all `rows` of the next version of a table at a place, in columns of other types, and return its operation."""
     schema = _schema(dataset, rows.schema)
-    layout = FileLayout.of_columns(rows.schema, str(dataset.data_storage_version))
+    layout = Layout.of(rows.schema, str(dataset.data_storage_version))
     written = write_file(place, layout.with_field_numbers(numbers(schema)), rows)
     known = [fragment.metadata for fragment in dataset.get_fragments()]
     # An index may list fragments that are gone: their numbers are not given again.

@@ -1,4 +1,4 @@
-"""Versions of what is stored: lance-flight's formats, with what is refused, and Lance's file formats.
+"""Versions of what is stored: lance-flight's formats, with what is refused, and Lance's file formats; and roots that are opened by them.
 
 A version changes only where an older release would read something wrong, or destroy it; what it may ignore is a new key. A release
 reads a new version before any release writes it: `lance-flight migrate` begins to, once no older server is at work. So a writer
@@ -24,7 +24,7 @@ from lance import FragmentMetadata
 
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.errors import Corrupt, DataError, NewerFormat, Unsupported
+from lance_flight.errors import Corrupt, DataError, InvalidInput, NewerFormat, Unavailable, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import children
 from lance_flight.model.file_versions import NEWEST
@@ -236,3 +236,44 @@ class RootFormats:
 
     def _check(self, versions: Mapping[str, object]) -> None:
         ROOT.check(versions.get(ROOT.name, FIRST), f"root {self.store.name!r}")
+
+
+RESTORING = "restore-begun.json"
+"""The file of `.lance-flight/` that is there while a root is restored from a backup."""
+
+
+def check_restored(root: Store) -> None:
+    """Raise `Unavailable` for a root that is being restored, or whose restore was not finished."""
+    if root.child(PRIVATE).has(RESTORING):
+        raise Unavailable(
+            f"root {root.name!r} is being restored from a backup; expected that to end, or the same `lance-flight restore` to be"
+            " run again"
+        )
+
+
+def root_store(root: str, storage_options: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> Store:
+    """Open the store of a root that a user names: an object-store URI, or a directory, which is created with `create` alone.
+
+    Refused is a root that is being restored, or that only newer releases read, before anything in it is settled.
+    """
+    if "://" in root:
+        store = Store(root.rstrip("/"), dict(storage_options))
+        store.check()
+    else:
+        store = Store(str(_root_directory(root, create=create)))
+    check_restored(store)
+    RootFormats(store).check_now()
+    return store
+
+
+def _root_directory(root: str, *, create: bool) -> Path:
+    path = Path(root).expanduser().resolve()
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"root {root!r} is a file; expected a directory")
+    if not path.exists() and not create:
+        raise InvalidInput(f"root {root!r} is not there; expected a directory, or --create to make it")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidInput(f"root {root!r} is not there and cannot be made: {exc.strerror}") from exc
+    return path

@@ -29,7 +29,6 @@ from lance_flight.model.arrow_types import (
 from lance_flight.model.json_documents import documents, has_json_inside, is_document, is_json
 from lance_flight.model.type_names import type_name
 
-ALIGNMENT = 16
 _SHOWN = 3
 MOST_EXACT_STEPS = 2.0**50
 """Most steps of the last digit of a decimal that a double tells apart with room to spare."""
@@ -346,29 +345,3 @@ def _duplicates(names: Iterable[str]) -> list[str]:
 
 def _first_null(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.index(pc.is_null(column), True).as_py())
-
-
-def align_buffers(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """Return `batch` with every buffer where a value of its type may begin, and nested columns whole; `schema` takes the place of its own.
-
-    Copied only where one is not.
-
-    What arrives over the wire lies wherever the message put it, and Lance stops at such memory, as it does at a part of
-    a column of structs with structs inside.
-    """
-    columns = [_align_array(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema or batch.schema)
-
-
-def _align_array(column: pa.Array) -> pa.Array:
-    is_whole = not pa.types.is_nested(column.type) or _begins_at_its_memory(column)
-    if is_whole and all(buffer is None or buffer.address % ALIGNMENT == 0 for buffer in column.buffers()):
-        return column
-    # Concatenation copies as soon as there are two arrays.
-    return pa.concat_arrays([column, column.slice(0, 0)])
-
-
-def _begins_at_its_memory(column: pa.Array) -> bool:
-    """Return whether neither a column nor a field inside its structs is a later part of its memory."""
-    inner = [column.field(place) for place in range(column.type.num_fields)] if pa.types.is_struct(column.type) else []
-    return bool(column.offset == 0) and all(map(_begins_at_its_memory, inner))
