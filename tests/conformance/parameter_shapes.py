@@ -204,7 +204,12 @@ That driver takes whatever number for an integer, and cuts 7.5 to 7 before it se
 
 REFUSED = (
     ("n", Bound("double", "7.5", 7.5), "! column 'n' holds DOUBLE values that do not fit INTEGER", "1"),
-    ("id", _text("many"), "! parameter $1 is 'many' (string); expected int64", _unsupported("STRING", "Int(64, true)")),
+    (
+        "id",
+        _text("many"),
+        "! parameter $1 is 'many' (VARCHAR); expected BIGINT",
+        _unsupported("STRING", "Int(64, true)"),
+    ),
     ("ok", _whole(7), "! parameter $1 is 7 (int64); expected bool", _unsupported("LONG", "Bool")),
     ("day", _whole(7), "! parameter $1 is 7 (int64); expected date32[day]", _unsupported("LONG", "Date(DAY)")),
 )

@@ -61,6 +61,10 @@ LOADED: dict[str, Messy] = {
     "single quotes": Messy(
         "a.csv", b"id,name\n1,'a, b'\n2,'c'\n", [{"id": 1, "name": "a, b"}, {"id": 2, "name": "c"}]
     ),
+    "text behind quotes": Messy(
+        "a.csv", b'id,name\n1,"abc"def\n2,b\n', [{"id": 1, "name": "abcdef"}, {"id": 2, "name": "b"}],
+        ('line 2: a value goes on behind its closing ", and loses its quotes',),
+    ),
     "escaped quotes": Messy(
         "a.csv", b'id,name\n1,"say \\"hi\\", now"\n2,"b"\n', [{"id": 1, "name": 'say "hi", now'}, {"id": 2, "name": "b"}]
     ),
@@ -275,6 +279,42 @@ def test_a_text_that_is_no_struct_of_its_type_is_refused_with_its_place(tmp_path
     source = sources.open_files([str(tmp_path / "a.csv")], None, TextOptions(), io.BytesIO(), types=types)
     with pytest.raises(DataError, match=r"line 3, column 'o': .* is no STRUCT<"):
         rows_of(source)
+
+
+DURATIONS = {
+    "01:02:03": dt.timedelta(hours=1, minutes=2, seconds=3),
+    "-27:00": dt.timedelta(hours=-27),
+    "1 day 02:00:00.5": dt.timedelta(days=1, hours=2, seconds=0.5),
+    "3 days": dt.timedelta(days=3),
+    "-1 days -10800.25 seconds": dt.timedelta(days=-1, seconds=-10800.25),
+    "90 seconds": dt.timedelta(seconds=90),
+    "": None,
+    **dict.fromkeys(
+        [
+            "x",
+            "+",
+            "1:60:00",
+            "-1 day, 23:00:00",
+            "-1 days 5 seconds",
+            "1 day -5 seconds",
+            "9999999999999 seconds",
+            "0.0000001 seconds",
+        ],
+        "refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", DURATIONS)
+def test_a_duration_is_read_as_programs_write_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(f"n|d\n1|1 day\n2|{text}\n")
+    types = pa.schema([("d", pa.duration("us"))])
+    source = sources.open_files([str(tmp_path / "a.csv")], None, TextOptions(), io.BytesIO(), types=types)
+    if DURATIONS[text] == "refused":
+        with pytest.raises(DataError, match=r"line 3, column 'd': .* is no DURATION\(6\)"):
+            rows_of(source)
+    else:
+        assert [row["d"] for row in rows_of(source)] == [dt.timedelta(days=1), DURATIONS[text]]
 
 
 def workbook(**sheets: list[list[Any]]) -> bytes:

@@ -29,6 +29,8 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "zoned": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
     "time": (pa.time64("us"), st.times()),
     "nanosecond": (pa.timestamp("ns"), st.integers(-(2**63) + 10**10, 2**63 - 10**10)),
+    "duration": (pa.duration("us"), st.integers(-(2**62), 2**62)),
+    "duration of nanoseconds": (pa.duration("ns"), st.integers(-(2**62), 2**62)),
     "bytes": (pa.binary(), st.binary(max_size=5)),
     "list": (pa.list_(pa.int64()), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3)),
     "struct": (

@@ -67,6 +67,8 @@ class Conversion:
         if pa.types.is_time(kind):
             moments = pc.binary_join_element_wise(pa.scalar("1970-01-01", pa.utf8()), texts, " ")
             return _cast(moments, pa.timestamp("ns")).cast(kind)
+        if pa.types.is_duration(kind):
+            return _parse_durations(texts, kind)
         if self.format is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return _parse_moments(texts, self.format).cast(kind)
         if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -165,6 +167,47 @@ def _parse_moments(texts: pa.Array, format: str) -> pa.Array:
     # The reader of the machine takes the 31st of February for a day of March.
     is_same = pc.equal(_normal(pc.strftime(moments, format)), _normal(texts))
     return pc.if_else(is_same, moments, pa.scalar(None, moments.type))
+
+
+_SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DIGITS = 9
+"""Digits of the fractions of a second that durations are read with."""
+_DURATION = (
+    r"^(?P<sign>[+-])?(?:(?P<days>\d{1,15}) days?(?:,? |$))?"
+    r"(?:(?P<hours>\d{1,9}):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d)(?P<part>\.\d{1,9})?)?"
+    r"|(?P<same>-)?(?P<all>\d{1,15})(?P<rest>\.\d{1,9})? sec(?:ond)?s?)?$"
+)
+"""Durations as an export writes them (`-1 days -10800.5 seconds`), as Python and PostgreSQL do (`1 day, 3:00:00.5`), and as clocks do."""
+
+
+def _parse_durations(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the durations of texts; NULL for those that are in another form, or finer or longer than the type holds."""
+    groups = pc.extract_regex(texts, _DURATION)
+    named = {field.name: pc.struct_field(groups, field.name) for field in groups.type}
+    has_days, has_clock, has_seconds = (pc.not_equal(named[name], "") for name in ("days", "hours", "all"))
+    is_less, has_sign = pc.equal(named["sign"], "-"), pc.equal(named["same"], "-")
+    # Of a time behind days below zero only a sign of its own tells whether it is below zero, too.
+    is_clear = pc.if_else(
+        pc.and_(is_less, has_days), pc.and_not(pc.equal(has_seconds, has_sign), has_clock), pc.invert(has_sign)
+    )
+    is_known = pc.and_(pc.or_(pc.or_(has_days, has_clock), has_seconds), is_clear)
+
+    def number(name: str) -> pa.Array:
+        return pc.if_else(pc.equal(named[name], ""), "0", named[name]).cast(pa.decimal256(40, 0))
+
+    seconds = number("seconds")
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("all", 1)):
+        seconds = pc.add(seconds, pc.multiply(number(name), pa.scalar(size, pa.decimal256(6, 0))))
+    digits = pc.utf8_ltrim(pc.binary_join_element_wise(named["part"], named["rest"], ""), ".")
+    fraction = pc.utf8_rpad(digits, _DIGITS, "0").cast(pa.int64())
+    ticks, size = _SECONDS[kind.unit], 10**_DIGITS // _SECONDS[kind.unit]
+    whole = _cast(seconds.cast(pa.string()), pa.int64())
+    fits = pc.and_(
+        pc.equal(pc.multiply(pc.divide(fraction, size), size), fraction), pc.less(whole, (2**63 - 1) // ticks)
+    )
+    total = pc.add(pc.multiply(pc.if_else(fits, whole, 0), ticks), pc.divide(fraction, size))
+    signed = pc.if_else(pc.equal(named["sign"], "-"), pc.negate(total), total)
+    return pc.if_else(pc.and_(is_known, fits), signed, pa.scalar(None, pa.int64())).view(kind)
 
 
 def _normal(texts: pa.Array) -> pa.Array:

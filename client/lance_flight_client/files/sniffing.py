@@ -204,7 +204,7 @@ def sniff(
     begin = 1 if separator is not None else options.skip or 0
     body = "".join(list(io.StringIO(text, newline=""))[begin:])
     shape = _shape(body, options, is_open=not is_whole)
-    check_quotes(io.StringIO(body, newline=""), shape, name, begin, is_whole=is_whole)
+    notes += check_quotes(io.StringIO(body, newline=""), shape, name, begin, is_whole=is_whole)
     lines = [(line, row) for line, row in text_rows(io.StringIO(body, newline=""), shape, _ROWS) if row]
     if not is_whole and len(lines) > 1:
         lines.pop()
@@ -304,10 +304,13 @@ def text_rows(text: Any, shape: Shape, most: int | None = None) -> Iterator[tupl
         return
 
 
-def check_quotes(text: Any, shape: Shape, name: str, before: int, *, is_whole: bool) -> None:
-    """Refuse a value over several lines whose quotes have no end, which would hold the rows behind it (`DataError`)."""
+def check_quotes(text: Any, shape: Shape, name: str, before: int, *, is_whole: bool) -> list[str]:
+    """Refuse a value over several lines whose quotes have no end, which would hold the rows behind it (`DataError`).
+
+    Returns a note about the first value in quotes with more behind them.
+    """
     if shape.escape:
-        return
+        return []
     reader, line = csv.reader(text, delimiter=shape.delimiter, quotechar=shape.quote, strict=True), 0
     try:
         for _ in reader:
@@ -320,6 +323,11 @@ def check_quotes(text: Any, shape: Shape, name: str, before: int, *, is_whole: b
                 f"{name}: line {before + line + 1:,}: a value begins with {shape.quote} and does not end in this row;"
                 f" expected {shape.quote} behind it, and {shape.quote * 2} for one within it"
             ) from None
+        if "expected after" in said:
+            return [
+                f"line {before + line + 1:,}: a value goes on behind its closing {shape.quote}, and loses its quotes"
+            ]
+    return []
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int:

@@ -442,8 +442,9 @@ def _kind_of(texts: pa.Array, inferred: pa.DataType) -> pa.DataType:
 
 
 def _is_text_of(kind: pa.DataType) -> bool:
-    """Return whether values of a type are texts to Arrow's reader: it takes days for numbers, and knows neither bytes nor maps."""
-    return bool(pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_map(kind) or is_bytes(kind))
+    """Return whether values of a type are texts to Arrow's reader: it takes days and durations for numbers, and knows neither bytes nor maps."""
+    is_moment = pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+    return bool(is_moment or pa.types.is_map(kind) or is_bytes(kind))
 
 
 def _is_json(line: bytes) -> bool:

@@ -33,6 +33,7 @@ from lance_flight.flight.wire import (
     wrap,
 )
 from lance_flight.lru_cache import LruCache
+from lance_flight.model.type_names import type_name
 
 LARGE_BYTES, LARGE_SECONDS = 4 << 20, 15.0
 """Bytes from which on parameters become handles one set after another, and seconds that a set waits for its turn."""
@@ -153,7 +154,7 @@ def _refusal(values: pa.Array, field: pa.Field) -> InvalidInput:
     shown = repr(values[0].as_py())
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
     return InvalidInput(
-        f"parameter {field.name} is {shown} ({values.type}); expected {field.type}, which the statement takes there:"
+        f"parameter {field.name} is {shown} ({type_name(values.type)}); expected {type_name(field.type)}, which the statement takes there:"
         " bind such a value, or write a CAST of the parameter"
     )
 
