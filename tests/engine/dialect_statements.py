@@ -652,6 +652,13 @@ CREATE TABLE x (id INT) ENGINE = InnoDB ;; leave it out: tables are
 CREATE TABLE x (id INT) PARTITION BY RANGE (id) ;; write PARTITIONED BY (month(ts),
 CREATE TABLE x (id INT) CLUSTER BY (id) ;; write PARTITIONED BY (bucket(8,
 COMMENT ON VIEW v IS 'x' ;; leave it out: schemas and views have no
+SET timezone = 'Europe/Berlin' ;; leave it out: times are in UTC; write ts AT TIME ZONE
+SET search_path = public ;; write SET schema = 's', or USE
+SET LOCAL statement_timeout = 5 ;; write SET name = value, and RESET name after the
+SET TRANSACTION ISOLATION LEVEL SERIALIZABLE ;; write BEGIN ISOLATION LEVEL …, or SET isolation =
+EXPLAIN INSERT INTO orders (id) SELECT 1 ;; write EXPLAIN with the query
+INSERT INTO orders TABLE orders ;; write SELECT * FROM
+UPDATE orders JOIN customers ON customer = name SET qty = since ;; write UPDATE t SET a = u.a FROM u WHERE t.id =
 SHOW TABLE STATUS ;; write SHOW TABLES, SHOW COLUMNS FROM t or SHOW CREATE TABLE
 CREATE TABLE x CLONE customers ;; write CREATE TABLE t LIKE u and INSERT INTO t SELECT * FROM
 CREATE TABLE x (id SERIAL) ;; write BIGINT, and row_number() OVER () or uuid() in the

@@ -173,8 +173,6 @@ REFUSED_QUERIES = {
             "DESCRIBE EXTENDED said": "[invalid_sql] … begins no statement here: … DESCRIBE t",
             "DESC HISTORY said": "[invalid_sql] … begins no statement here: … t$snapshots",
             "PRAGMA table_info('said')": "[invalid_sql] … begins no statement here: … DESCRIBE t",
-            "END": "[invalid_sql] … begins no statement here: … autocommit",
-            "ABORT": "[invalid_sql] … begins no statement here: … ROLLBACK",
             "GRANT SELECT ON said TO ann": "[invalid_sql] … begins no statement here: … policies",
             "OPTIMIZE said": "[invalid_sql] … begins no statement here: … ALTER TABLE t COMPACT",
             "CREATE MATERIALIZED VIEW v AS SELECT 1": "[invalid_sql] … begins no statement here: … CREATE OR REPLACE VIEW",
@@ -473,7 +471,8 @@ REFUSED_QUERIES = {
             "COMMIT PREPARED": "[invalid_sql] … the end of the statement",
             "ROLLBACK TO SAVEPOINT x": "[invalid_sql] … savepoint",
             "SAVEPOINT x": "[invalid_sql] … not offered",
-            "END": "[invalid_sql] … COMMIT",
+            "END TRANSACTION NOW": "[invalid_sql] … the end of the statement",
+            "COMMIT AND CHAIN": "[invalid_sql] … the end of the statement",
         },
     ),
 }

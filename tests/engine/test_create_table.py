@@ -232,6 +232,27 @@ def test_create_table_as_select_stores_the_rows_of_the_query(
     assert database.query(f"SELECT * FROM {table}").schema.names == ["n", "c"]
 
 
+NAMED = [
+    pytest.param("(x, y) AS VALUES (1, 'a')", ["x", "y"], [(1, "a")], id="names"),
+    pytest.param('("X y") PARTITIONED BY ("X y") AS (SELECT 1)', ["X y"], [(1,)], id="one name in quotes"),
+    pytest.param("AS SELECT 1 AS a, 'b' AS b WITH NO DATA", ["a", "b"], [], id="no data"),
+    pytest.param(
+        "(x) AS WITH q AS (SELECT 1 AS n) SELECT n FROM q ORDER BY n LIMIT 1 WITH DATA", ["x"], [(1,)], id="data"
+    ),
+    pytest.param("(x) AS SELECT 1 WITH NO DATA", ["x"], [], id="names and no data"),
+]
+
+
+@pytest.mark.parametrize(("rest", "names", "rows"), NAMED)
+def test_the_columns_of_a_query_get_other_names_and_its_rows_may_be_left_out(
+    database: Database, table: str, rest: str, names: list[str], rows: list[tuple[Any, ...]]
+) -> None:
+    assert database.run(f"CREATE TABLE {table} {rest}") == len(rows)
+    assert database.query(f"SELECT * FROM {table}").column_names == names
+    assert database.rows(f"SELECT * FROM {table}") == rows
+    assert "names given" in database.refuses(f"CREATE TABLE {table}_ (x, y, z) AS SELECT 1, 2")
+
+
 REPLACED = [
     pytest.param("(id BIGINT, x DOUBLE DEFAULT 1.5)", "", [], id="an empty table"),
     pytest.param("AS SELECT id * 2 AS id FROM {t}", "", [(2,), (4,)], id="itself"),

@@ -129,6 +129,29 @@ def test_analyze_says_what_was_read(database: Database, sql: str, produced: int,
     assert re.fullmatch(r"seconds: \d+\.\d{3}", seconds)
 
 
+OPTIONS = {
+    "(ANALYZE)": True,
+    "(ANALYZE, VERBOSE)": True,
+    "(analyze on, costs off, FORMAT TEXT)": True,
+    "(ANALYZE false, VERBOSE)": False,
+    "(COSTS)": False,
+}
+"""Options of PostgreSQL's EXPLAIN, and whether the query runs."""
+
+
+def test_explain_takes_options_in_brackets(database: Database) -> None:
+    for options, runs in OPTIONS.items():
+        kinds = [kind for kind, _ in database.rows(f"EXPLAIN {options} SELECT 1")]
+        assert (options, "analyze" in kinds) == (options, runs)
+    for options, said in {
+        "(FORMAT JSON)": "FORMAT TEXT",
+        "(ANALYZE maybe)": "'maybe'",
+        "(ANALYZE, NOPE)": "NOPE",
+    }.items():
+        assert said in database.refuses(f"EXPLAIN {options} SELECT 1")
+    assert [kind for kind, _ in database.rows("EXPLAIN (SELECT 1)")] == ["logical_plan", "physical_plan"]
+
+
 def test_explain_runs_nothing(database: Database, sales: str) -> None:
     found = database.rows(f"EXPLAIN SELECT 1 / (id - id) FROM {sales}")
     assert "analyze" not in [kind for kind, _ in found]

@@ -177,6 +177,24 @@ def test_the_settings_of_the_session_are_shown(database: Database, client: Clien
     assert (shown["catalog"], shown_to_others["isolation"]) == ("lance", "snapshot")
 
 
+def test_a_setting_is_shown_and_gets_its_default_again(client: Client) -> None:
+    for change, shown in {
+        "SET SESSION statement_timeout = 5": "5.0",
+        "SET statement_timeout TO DEFAULT": "0.0",
+        "SET statement_timeout = '2min'": "120.0",
+        "RESET statement_timeout": "0.0",
+        "SET statement_timeout TO 9": "9.0",
+        "RESET ALL": "0.0",
+    }.items():
+        client.run(change)
+        assert (change, client.rows("SHOW statement_timeout")) == (change, [("statement_timeout", shown)])
+    client.run("SET access = 'read'")
+    client.run("SET dynamic_pruning = off")
+    client.run("RESET ALL")
+    assert client.rows("SHOW dynamic_pruning") == [("dynamic_pruning", "on")]
+    assert "expected 'read'" in client.refuses("SET access = 'write'")
+
+
 def test_tables_of_a_session_and_of_its_transaction_are_listed(database: Database, client: Client) -> None:
     listing = "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
     client.run("CREATE TEMPORARY TABLE mine (x BIGINT)")

@@ -234,6 +234,13 @@ MERGES = [
         id="insert alone",
     ),
     ("news s ON {t}.id = s.id WHEN NOT MATCHED BY TARGET THEN INSERT *", [*ROWS, (7, None, 70)], 1),
+    ("news s ON {t}.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, DEFAULT, s.price)", [*ROWS, (7, None, 70)], 1),
+    pytest.param(
+        "{t} AS s ON {t}.id = s.id + 1 WHEN MATCHED AND s.id = 1 THEN DO NOTHING WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN DO NOTHING",
+        [ROWS[0], ROWS[1]],
+        2,
+        id="nothing",
+    ),
     pytest.param("news s ON {t}.id = s.id + 90 WHEN MATCHED THEN DELETE", ROWS, 0, id="no row"),
     pytest.param(
         "(SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 5) s ON {t}.id = s.id "

@@ -508,6 +508,8 @@ BEGINNINGS = [
     [
         pytest.param("COMMIT", [(2, "b"), (3, "a"), (4, "c")], id="COMMIT"),
         pytest.param("COMMIT WORK", [(2, "b"), (3, "a"), (4, "c")], id="COMMIT WORK"),
+        pytest.param("END", [(2, "b"), (3, "a"), (4, "c")], id="END"),
+        pytest.param("ABORT", [(1, "a")], id="ABORT"),
         pytest.param("ROLLBACK", [(1, "a")], id="ROLLBACK"),
         pytest.param("ROLLBACK TRANSACTION", [(1, "a")], id="ROLLBACK TRANSACTION"),
     ],

@@ -56,9 +56,6 @@ _SCHEMAS = "write CREATE SCHEMA s, or DROP SCHEMA s; the catalog is always lance
 _SHOW_SCHEMAS = "write SHOW SCHEMAS; the catalog is always lance"
 _STORED = "write CREATE TABLE t AS SELECT …, or CREATE OR REPLACE VIEW v AS SELECT …"
 _TABLES = "write SHOW TABLES, which names their schemas, too"
-_TRANSACTIONS = (
-    "write BEGIN, then COMMIT or ROLLBACK; or turn autocommit off, then commit() or rollback() in the client"
-)
 
 _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
     {
@@ -70,7 +67,6 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         **dict.fromkeys([("COPY",), ("LOAD",), ("UNLOAD",), ("EXPORT",), ("IMPORT",), ("\\", "COPY")], _CLIENT),
         **dict.fromkeys([(".", "IMPORT"), ("CREATE", "EXTERNAL")], _CLIENT),
         **dict.fromkeys([("\\", "Q"), (".", "QUIT"), (".", "EXIT"), ("QUIT",), ("EXIT",), ("BYE",)], _QUIT),
-        **dict.fromkeys([("END",), ("ABORT",)], _TRANSACTIONS),
         **dict.fromkeys([("GRANT",), ("REVOKE",), ("CREATE", "USER"), ("CREATE", "ROLE")], _RIGHTS),
         **dict.fromkeys([("OPTIMIZE",), ("ANALYZE",), ("CHECKPOINT",)], _OPERATIONS),
         **dict.fromkeys([("CREATE", "MATERIALIZED"), ("ALTER", "VIEW")], _STORED),
@@ -106,7 +102,6 @@ _INSTEAD: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("TABLE",): "write SELECT * FROM t",
         ("RENAME",): "write ALTER TABLE t RENAME TO u",
         ("RESTORE",): "write ALTER TABLE t ROLLBACK TO point",
-        ("RESET",): "write SET name = 'value'",
         ("SHOW", "INDEX"): "write SHOW INDEXES FROM t",
         ("SHOW", "PROCESSLIST"): "write SELECT * FROM system.queries",
         ("DESCRIBE", "HISTORY"): "write SELECT * FROM t$snapshots",
@@ -154,7 +149,9 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
             "DROP",
             "CASCADE",
         ): "leave it out: views that read a table stay, and fail until there is one of its name again",
+        ("CREATE", "TABLE"): "write SELECT * FROM t",
         ("DROP", ","): "write a DROP for each",
+        ("INSERT", "TABLE"): "write SELECT * FROM t",
         ("INSERT", "SET"): "write INSERT INTO t (a, b) VALUES (1, 'x')",
         **dict.fromkeys([(word, clause) for word in ("UPDATE", "DELETE") for clause in ("LIMIT", "ORDER")], _LIMITED),
         **dict.fromkeys(
@@ -163,6 +160,15 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
         ),
         **dict.fromkeys([("SHOW", "GRANTS"), ("SHOW", "ROLES"), ("SHOW", "USERS")], _RIGHTS),
         ("SHOW", "KEYS"): "write SHOW INDEXES FROM t",
+        **dict.fromkeys(
+            [("SET", "ISOLATION"), ("SHOW", "TRANSACTION")],
+            "write BEGIN ISOLATION LEVEL …, or SET isolation = 'serializable'",
+        ),
+        ("SET", "UTF8"): "leave it out: texts are UTF-8",
+        **dict.fromkeys(
+            [("UPDATE", word) for word in (",", "JOIN", "INNER", "LEFT")],
+            "write UPDATE t SET a = u.a FROM u WHERE t.id = u.id",
+        ),
         ("TRUNCATE", ","): "write a TRUNCATE for each",
     }
 )

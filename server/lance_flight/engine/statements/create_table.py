@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
-from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes, temporary_root
 from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
@@ -72,15 +72,18 @@ class CreateTable(ChangeStatement):
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         table = references.table(cursor)
         like = _like(cursor)
+        names = references.names(cursor) if _names_alone(cursor) else ()
         columns, primary_key = _columns(cursor) if cursor.peek("(") else ((), ())
         partitioned_by: tuple[PartitionDef, ...] = ()
         if cursor.accept("PARTITIONED", "BY"):
             partitioned_by = definitions.in_brackets(cursor)
+        if names and not any(map(cursor.peek, ("AS", "WITH", "ON", "COMMENT"))):
+            raise cursor.error(f"the type of column {names[0]!r}, or AS and a query")
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
         options = read_bracketed_options(cursor) if cursor.accept("WITH") else {}
         if is_temporary:
             cursor.accept("ON", "COMMIT", "PRESERVE", "ROWS")
-        query = query_text(cursor) if cursor.accept("AS") else None
+        query = _made_from(cursor, names) if cursor.accept("AS") else None
         cursor.end()
         if is_replacing and if_not_exists:
             raise SqlError("CREATE OR REPLACE TABLE takes no IF NOT EXISTS; expected one of them")
@@ -191,6 +194,26 @@ class _Making:
         session.prepare(frame)
         tables = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
         return create(schema, properties, tables)
+
+
+def _names_alone(cursor: Cursor) -> bool:
+    """Return whether names without types come next, which are those of the columns of a query."""
+    following = [token.text for token in cursor.tokens[cursor.at + 2 : cursor.at + 3]]
+    return cursor.peek("(") and following in ([","], [")"])
+
+
+def _made_from(cursor: Cursor, names: Sequence[str]) -> str:
+    """Read `query [WITH [NO] DATA]`, whose columns get other names if there are some; without data, it gives no row."""
+    stop = len(cursor.tokens)
+    words = [token.word for token in cursor.tokens[-3:]]
+    has_data = words[1:] != ["NO", "DATA"] or words[0] != "WITH"
+    if not has_data or words[1:] == ["WITH", "DATA"]:
+        stop -= 2 + (not has_data)
+    query = query_text(cursor, stop)
+    cursor.at = len(cursor.tokens)
+    if names:
+        query = f"SELECT * FROM {enclose(query)} AS made ({', '.join(map(quote_parts, names))})"  # noqa: S608 - quoted
+    return query if has_data else f"SELECT * FROM {enclose(query)} AS made LIMIT 0"  # noqa: S608 - the client's own text
 
 
 _CLONES = (("CLONE",), ("SHALLOW", "CLONE"), ("DEEP", "CLONE"))

@@ -23,7 +23,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Answer, RowsStatement, Statement
 from lance_flight.engine.statements.queries import Query
 from lance_flight.engine.statements.row_changes import RowChange
-from lance_flight.errors import SqlError
+from lance_flight.errors import SqlError, Unsupported
 
 EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.utf8(), nullable=False), pa.field("plan", pa.utf8(), nullable=False)]
@@ -50,7 +50,7 @@ class Explain(RowsStatement):
 
     @classmethod
     def read(cls, cursor: Cursor, parse: Callable[..., Statement]) -> Explain:
-        analyze = cursor.accept("ANALYZE")
+        analyze = _in_brackets(cursor) if _has_options(cursor) else cursor.accept("ANALYZE")
         cursor.accept("VERBOSE")
         first = 0 if cursor.sent is None else cursor.first + cursor.at
         text = cursor.rest()
@@ -65,7 +65,7 @@ class Explain(RowsStatement):
                     if analyze
                     else "EXPLAIN takes a query, an UPDATE, a DELETE or a MERGE"
                 )
-                raise SqlError(f"{what}, got {inner.label}")
+                raise SqlError(f"{what}, got {inner.label}{_INSTEAD.get(inner.label, '')}")
 
     @property
     def target(self) -> tuple[TableName | None, frozenset[Privilege]]:
@@ -78,6 +78,31 @@ class Explain(RowsStatement):
         frame = session.frame(change.query_in(session).sql, parameters)
         change.narrow(session, frame)
         return _Plans(session, frame, self.analyze)
+
+
+_INSTEAD = dict.fromkeys(["Insert", "CreateTable"], "; write EXPLAIN with the query alone")
+_SHOWN = ("ANALYZE", "VERBOSE", "COSTS", "TIMING", "SUMMARY", "BUFFERS", "SETTINGS", "WAL")
+"""Options of PostgreSQL's EXPLAIN that are switches; of these, ANALYZE alone says what is shown here."""
+
+
+def _has_options(cursor: Cursor) -> bool:
+    return any(cursor.peek("(", word) for word in (*_SHOWN, "FORMAT"))
+
+
+def _in_brackets(cursor: Cursor) -> bool:
+    """Read `(option [on | off], …)`, and return whether the query is run."""
+    analyze = False
+    while not cursor.accept(")"):
+        cursor.at += 1  # the bracket or a comma
+        name = cursor.name("an option").upper()
+        is_off = any(map(cursor.accept, ("FALSE", "OFF", "0")))
+        is_on = not is_off and any(map(cursor.accept, ("TRUE", "ON", "1", "TEXT")))
+        if name not in _SHOWN and not (name == "FORMAT" and is_on and cursor.last == "TEXT"):
+            raise Unsupported(f"EXPLAIN with {name}; expected ANALYZE, or FORMAT TEXT")
+        if not (cursor.peek(",") or cursor.peek(")")):
+            raise cursor.error("on, off, a comma or the closing bracket")
+        analyze = not is_off if name == "ANALYZE" else analyze
+    return analyze
 
 
 @dataclass(frozen=True, slots=True)

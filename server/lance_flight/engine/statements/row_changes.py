@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Self
@@ -275,24 +275,20 @@ class Merge(Merging, RowChange):
 
     @property
     def changing(self) -> frozenset[Privilege]:
-        on_the_target = [clause for clause in self.clauses if clause.matched is not Matched.SOURCE_ONLY]
+        acting = (clause for clause in self.clauses if not clause.does_nothing)
+        on_the_target = [clause for clause in acting if clause.matched is not Matched.SOURCE_ONLY]
         deletes = {Privilege.DELETE for clause in on_the_target if clause.assignments is None}
         updates = {Privilege.UPDATE for clause in on_the_target if clause.assignments is not None}
         return frozenset(deletes | updates)
 
     @property
     def writing(self) -> frozenset[Privilege]:
-        inserts = any(clause.matched is Matched.SOURCE_ONLY for clause in self.clauses)
+        inserts = any(clause.matched is Matched.SOURCE_ONLY and not clause.does_nothing for clause in self.clauses)
         return (self.changing - {Privilege.DELETE}) | ({Privilege.INSERT} if inserts else frozenset())
 
     def resolve(self, session: QuerySession) -> Merge:
         described = partial(self.described, session)
-        clauses = tuple(
-            clause
-            if clause.assignments is None
-            else replace(clause, assignments=with_default_values(clause.assignments, described))
-            for clause in self.clauses
-        )
+        clauses = tuple(_resolved(clause, described) for clause in self.clauses)
         return replace(self, on=self.on or self._equal_keys(session), clauses=clauses)
 
     def _equal_keys(self, session: QuerySession) -> str:
@@ -311,6 +307,14 @@ class Merge(Merging, RowChange):
 
     def narrow(self, session: QuerySession, frame: DataFrame) -> None:
         session.narrow(matched_rows(session, self, frame))
+
+
+def _resolved(clause: MergeClause, described: Callable[[], NamespaceSchema]) -> MergeClause:
+    """Return a clause with the columns of INSERT VALUES, and with defaults in the place of DEFAULT."""
+    assigned = _by_position(described().plain.names, clause.values) if clause.values else clause.assignments
+    return (
+        clause if assigned is None else replace(clause, assignments=with_default_values(assigned, described), values=())
+    )
 
 
 EXCLUDED = "excluded"
@@ -452,10 +456,14 @@ def _clause(cursor: Cursor) -> MergeClause:
     matched = _read_matched(cursor)
     condition = text(cursor, "a condition", "THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
+    if cursor.accept("DO", "NOTHING"):
+        return MergeClause(matched=matched, condition=condition, assignments=(), does_nothing=True)
     if matched is Matched.SOURCE_ONLY:
         cursor.expect("INSERT")
         if cursor.accept("*"):
             return MergeClause(matched=matched, condition=condition, assignments=(), takes_all=True)
+        if cursor.peek("VALUES"):
+            return MergeClause(matched=matched, condition=condition, assignments=(), values=_values(cursor))
         return MergeClause(matched=matched, condition=condition, assignments=_read_insert(cursor))
     if cursor.accept("DELETE"):
         return MergeClause(matched=matched, condition=condition, assignments=None)
@@ -478,13 +486,20 @@ def _read_matched(cursor: Cursor) -> Matched:
 
 
 def _read_insert(cursor: Cursor) -> tuple[Assignment, ...]:
-    columns = references.names(cursor)
+    return _by_position(references.names(cursor), _values(cursor))
+
+
+def _values(cursor: Cursor) -> tuple[str, ...]:
     cursor.expect("VALUES")
     cursor.expect("(")
     values = [text(cursor, "a value", ",", ")")]
     while cursor.accept(","):
         values.append(text(cursor, "a value", ",", ")"))
     cursor.expect(")")
+    return tuple(values)
+
+
+def _by_position(columns: Sequence[str], values: Sequence[str]) -> tuple[Assignment, ...]:
     if len(values) != len(columns):
         raise SqlError(
             f"{len(values)} values for {len(columns)} columns ({', '.join(columns)}) in the INSERT of a MERGE"

@@ -41,10 +41,17 @@ def assign(session: Session, name: str, value: SettingValue | None) -> None:
 
     Raises `NotFound` for a name that no setting has, and `InvalidInput` for a value that it cannot have.
     """
-    if name not in _SETTINGS:
-        raise NotFound.named("setting", name, _SETTINGS)
+    _check_known(name)
     setting = _SETTINGS[name]
     setting.write(session, setting.read(Session()) if value is None else value)
+
+
+def _check_known(name: str) -> None:
+    if name not in _SETTINGS:
+        advice = _ELSEWHERE.get(name)
+        raise (
+            NotFound.named("setting", name, _SETTINGS) if advice is None else NotFound(f"no setting {name!r}: {advice}")
+        )
 
 
 def options(session: Session) -> dict[str, SettingValue]:
@@ -188,6 +195,17 @@ def _set_statement_timeout(session: Session, value: SettingValue) -> None:
     session.execution = replace(session.execution, statement_timeout=seconds)
 
 
+_ELSEWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ["timezone", "time_zone"], "leave it out: times are in UTC; write ts AT TIME ZONE 'Europe/Berlin'"
+        ),
+        **dict.fromkeys(["application_name", "client_encoding", "client_min_messages", "datestyle"], "leave it out"),
+        **dict.fromkeys(["search_path", "current_schema"], "write SET schema = 's', or USE s"),
+        **dict.fromkeys(["work_mem", "memory_limit", "threads"], "write SET target_partitions; memory is the server's"),
+    }
+)
+"""What to write in place of settings of other systems."""
 _SWITCHED = MappingProxyType({"on": True, "true": True, "off": False, "false": False})
 _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
     {
@@ -218,21 +236,33 @@ def check_schema(server: Server, name: SettingValue) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SetOption(SessionStatement):
-    """SET option = 'value', SET option = 30, SET option TO 'value', or USE schema: a setting of the client's session."""
+    """SET [SESSION] option = value, SET option TO value, USE schema, RESET option, RESET ALL: settings of the client's session.
 
-    forms = ("SET", "USE")
+    A `value` of None, of RESET and DEFAULT, stands for the one by default, and an `option` of None for all.
+    """
 
-    option: str
-    value: str
+    forms = ("SET", "USE", "RESET")
+
+    option: str | None
+    value: str | None
 
     @classmethod
     def read(cls, cursor: Cursor) -> SetOption:
         if cursor.last == "USE":
             return cls("schema", references.schema(cursor))
+        if cursor.last == "RESET":
+            return cls(None if cursor.accept("ALL") else cursor.name("the name of a setting, or ALL"), None)
+        if _is_scope(cursor, "LOCAL"):
+            raise Unsupported("SET LOCAL is not offered; write SET name = value, and RESET name after the transaction")
+        cursor.at += _is_scope(cursor, "SESSION")
         option = cursor.name("the name of a setting")
+        if option in _ELSEWHERE:
+            _check_known(option)
         if not cursor.accept("="):
             cursor.expect("TO")
         what = f"the value of {option}"
+        if cursor.accept("DEFAULT"):
+            return cls(option, None)
         return cls(option, cursor.literal(what) if cursor.at_literal else cursor.name(what))
 
     def run(self, server: Server) -> int:
@@ -241,9 +271,17 @@ class SetOption(SessionStatement):
             session = server.scope.session
             if session is None:
                 raise Unsupported("SET needs a session, and this statement came without one")
-            if self.option == "schema":
+            if self.option == "schema" and self.value is not None:
                 check_schema(server, self.value)
-            assign(session, self.option, self.value)
+            for option in _DEFAULTS if self.option is None else [self.option]:
+                # A session that reads only stays so.
+                if self.option is not None or not (option == "access" and session.reads_only):
+                    assign(session, option, self.value)
             if transaction is not None:
                 adopt(session, transaction)
         return 0
+
+
+def _is_scope(cursor: Cursor, word: str) -> bool:
+    """Return whether a word before the name of a setting comes next, and not a setting of that name."""
+    return cursor.peek(word) and not cursor.peek(word, "=") and not cursor.peek(word, "TO")

@@ -110,13 +110,22 @@ class ShowColumns(RowsStatement):
 
 @dataclass(frozen=True, slots=True)
 class ShowSettings(RowsStatement):
-    """SHOW ALL: the settings of the session with their values."""
+    """SHOW ALL, SHOW setting: the settings of the session, or one of them, with their values."""
 
-    forms = ("SHOW ALL",)
+    forms = ("SHOW ALL", "SHOW")
+
+    setting: str | None = None
 
     @classmethod
-    def read(cls, _: Cursor) -> ShowSettings:
-        return cls()
+    def read(cls, cursor: Cursor) -> ShowSettings:
+        if cursor.last == "ALL":
+            return cls()
+        if not any(map(cursor.peek, settings.options(Session()))):
+            raise cursor.error(
+                "CATALOGS, SCHEMAS, TABLES, VIEWS, FUNCTIONS, COLUMNS, CREATE TABLE, CREATE VIEW, PARTITIONS, INDEXES, ALL"
+                " or the name of a setting"
+            )
+        return cls(cursor.name("the name of a setting"))
 
     def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
         context = session.context
@@ -127,19 +136,21 @@ class ShowSettings(RowsStatement):
             execution=session.execution,
             reads_only=context.access.reads_only,
         )
-        return _Settings(known)
+        return _Settings(known, self.setting)
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """Answer with the settings of a session, in the form that SET takes."""
+    """Answer with the settings of a session, or one of them, in the form that SET takes."""
 
     session: Session
+    setting: str | None
     schema: pa.Schema = _SETTINGS_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        shown = {name: _as_set(value) for name, value in settings.options(self.session).items()}
+        known = settings.options(self.session).items()
+        shown = {name: _as_set(value) for name, value in known if self.setting in (None, name)}
         columns = [pa.array(value, pa.utf8()) for value in (shown, shown.values())]
         yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

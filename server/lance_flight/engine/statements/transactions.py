@@ -64,15 +64,15 @@ class Begin(SessionStatement):
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction(SessionStatement):
-    """COMMIT [WORK | TRANSACTION] or ROLLBACK [WORK | TRANSACTION]: ends the session's transaction."""
+    """COMMIT or END [WORK | TRANSACTION], or ROLLBACK or ABORT [WORK | TRANSACTION]: ends the session's transaction."""
 
-    forms = ("COMMIT", "ROLLBACK")
+    forms = ("COMMIT", "ROLLBACK", "END", "ABORT")
 
     commit: bool
 
     @classmethod
     def read(cls, cursor: Cursor) -> EndTransaction:
-        commit = cursor.last == "COMMIT"
+        commit = cursor.last in ("COMMIT", "END")
         _skip_noise(cursor)
         if cursor.peek("TO"):
             raise SqlError(

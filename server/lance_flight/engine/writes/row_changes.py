@@ -55,7 +55,7 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.type_names import type_name
 from lance_flight.planning.predicates import Column, In, Predicate, all_of
 
-_AFTER_TABLE = ("SET", "WHERE", "USING", RETURNING)
+_AFTER_TABLE = ("SET", "WHERE", "USING", RETURNING, "JOIN", "INNER", "LEFT")
 BEHIND = (RETURNING, "LIMIT", "ORDER")
 """Words behind what is set, or the condition of a statement; no statement takes the last ones."""
 _JOINED = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
@@ -96,12 +96,18 @@ class Matched(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeClause:
-    """WHEN … [AND condition] THEN; `assignments` None deletes the row, () with `takes_all` takes every column over."""
+    """WHEN … [AND condition] THEN; `assignments` None deletes the row, () with `takes_all` takes every column over.
+
+    `values` are those of INSERT VALUES without columns, until these are looked up. A clause that `does_nothing` keeps the
+    rows from the clauses behind it.
+    """
 
     matched: Matched
     condition: str | None
     assignments: tuple[Assignment, ...] | None
     takes_all: bool = False
+    values: tuple[str, ...] = ()
+    does_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +328,7 @@ def merge_query(
         for number, clause in enumerate(clauses)
         for place, assignment in enumerate(clause.assignments or ())
     ]
-    matters = {clause.matched for clause in clauses}
+    matters = {clause.matched for clause in clauses if not clause.does_nothing}
     join = _JOINS[Matched.SOURCE_ONLY in matters, Matched.TARGET_ONLY in matters]
     columns = ", ".join(
         [f"{action} AS {quote_parts(_ACTION)}", *_of(alias, _address_names(keeps_ids=keeps_ids)), *old, *new]
@@ -385,7 +391,7 @@ def _action(statement: Merging, clauses: Sequence[MergeClause]) -> str:
     whens = [
         f"WHEN {applies[clause.matched]}"
         + (f" AND {enclose(clause.condition)}" if clause.condition else "")
-        + f" THEN {number}"
+        + (" THEN NULL" if clause.does_nothing else f" THEN {number}")
         for number, clause in enumerate(clauses)
     ]
     return f"(CASE {' '.join(whens)} END)"
