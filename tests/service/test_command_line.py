@@ -492,6 +492,7 @@ def test_sql_loads_neither_the_engine_nor_datasets(cities: Server) -> None:
     unasked = (
         "lance",
         "datafusion",
+        "numpy",
         "pyarrow._dataset",
         "pandas",
         "polars",

@@ -18,17 +18,17 @@ def run() -> int:
     """
     keep_out("pandas")
     keep_out("polars")
-    if _only_sends(sys.argv[1:]):
+    if _only_asks(sys.argv[1:]):
         keep_out("numpy")
     put_off("pyarrow.dataset")
     guard_terminals()
     return main()
 
 
-def _only_sends(arguments: Sequence[str]) -> bool:
-    """Return whether a command loads files through a server, without what asks the engine in this process."""
+def _only_asks(arguments: Sequence[str]) -> bool:
+    """Return whether a command talks to a server alone, without the storage library or the engine in this process."""
     named = {argument.partition("=")[0] for argument in arguments}
-    return arguments[:1] == ["ingest"] and not named & _OF_ENGINE
+    return arguments[:1] == ["sql"] or (arguments[:1] == ["ingest"] and not named & _OF_ENGINE)
 
 
 if __name__ == "__main__":
