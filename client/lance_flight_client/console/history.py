@@ -51,13 +51,7 @@ def history_of(server: ConsoleServer, table: ConsoleTable) -> list[HistoryLane]:
     """Return the newest snapshots of a table and its branches, placed in the order of their commits; the main lane comes first."""
     if table.is_view:
         return [HistoryLane(branch=None, dots=())]
-    forks: dict[str | None, int] = {}
-    if table.is_partitioned:
-        found = (
-            f"SELECT name, forked_at FROM {table.sql(metadata='branches')} ORDER BY version DESC LIMIT {MOST_BRANCHES}"
-        )
-        forks = dict(list_rows(server, found)[1])
-    names = _names(server, table, forks)
+    forks, names = _names(server, table)
     lanes = {branch: _snapshots(server, table, branch, forks.get(branch)) for branch in [None, *forks]}
     ordered = sorted({dot.committed for dots in lanes.values() for dot in dots})
     place = {moment: round(100 * step / max(len(ordered) - 1, 1), 2) for step, moment in enumerate(ordered)}
@@ -91,16 +85,21 @@ def _snapshots(server: ConsoleServer, table: ConsoleTable, branch: str | None, f
 
 
 def _names(
-    server: ConsoleServer, table: ConsoleTable, forks: Mapping[str | None, int]
-) -> dict[tuple[str | None, int], list[str]]:
-    """Return the tags of snapshots, and the branches that go out from them, by branch and version."""
+    server: ConsoleServer, table: ConsoleTable
+) -> tuple[dict[str | None, int], dict[tuple[str | None, int], list[str]]]:
+    """Return the newest branches with the versions that they go out from, and these and the tags by branch and version."""
+    tags = f"SELECT branch, version, name, FALSE AS is_branch FROM {table.sql(metadata='tags')}"
+    branches = f"SELECT NULL, forked_at, name, TRUE FROM {table.sql(metadata='branches')}"
+    found = f"({branches} ORDER BY version DESC LIMIT {MOST_BRANCHES})"
+    sql = f"{tags} UNION ALL {found}" if table.is_partitioned else tags
+    forks: dict[str | None, int] = {}
     named: dict[tuple[str | None, int], list[str]] = {}
-    tags = f"SELECT branch, version, name FROM {table.sql(metadata='tags')} ORDER BY name LIMIT {_MOST_NAMES}"
-    for branch, version, name in list_rows(server, tags)[1]:
-        named.setdefault((branch, version), []).append(f"tag {name}")
-    for name, version in forks.items():
-        named.setdefault((None, version), []).append(f"branch {name}")
-    return named
+    rows = list_rows(server, f"SELECT * FROM ({sql}) AS named ORDER BY is_branch, name LIMIT {_MOST_NAMES}")[1]
+    for branch, version, name, is_branch in rows:
+        named.setdefault((branch, version), []).append(f"{'branch' if is_branch else 'tag'} {name}")
+        if is_branch:
+            forks[name] = version
+    return forks, named
 
 
 def changed_rows(table: ConsoleTable, first: int, second: int, *, most: int) -> str:

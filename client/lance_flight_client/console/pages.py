@@ -60,8 +60,8 @@ from lance_flight_client.parameters import text_literal
 
 @page
 def activity(request: Request, server: ConsoleServer) -> Response:
-    """Show what runs, what ended, and sessions."""
-    return show(request, "activity.html", **_activity(server))
+    """Show the page of what runs, what ended, and sessions, which come by themselves."""
+    return show(request, "activity.html")
 
 
 @page
@@ -341,11 +341,11 @@ _TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "arrow
 @page
 def query_page(request: Request, server: ConsoleServer) -> Response:
     """Show the editor; its SQL is in the fragment of the address, which no server sees."""
-    names: dict[str, list[str]] = {table.label: [] for table in tables.tables_of(server)}
     columns = server.rows(
         "SELECT table_schema, table_name, column_name FROM information_schema.columns"
-        " WHERE table_schema <> 'information_schema'"
+        " WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name, ordinal_position"
     )
+    names: dict[str, list[str]] = {}
     for row in columns.to_pylist():
         label = ConsoleTable(row["table_schema"], row["table_name"]).label
         names.setdefault(label, []).append(row["column_name"])
