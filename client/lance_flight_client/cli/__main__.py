@@ -1,5 +1,6 @@
 """The command `lance-flight` in a process of its own, also by `python -m lance_flight_client.cli`."""
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -9,6 +10,11 @@ from lance_flight_client.terminal import guard_terminals
 
 _OF_ENGINE = {"--root", "--types", "--partition-by", "--suggest"}
 """Options of `ingest` that need the storage library or the engine."""
+
+_SHORT = {"inspect", "sql", "ingest", "export"}
+"""Commands that end soon."""
+_MANY_OBJECTS = 20_000
+"""New objects after which garbage is looked for: the imports make so many that it takes a tenth of their time."""
 
 
 def run() -> int:
@@ -21,6 +27,9 @@ def run() -> int:
     if _only_asks(sys.argv[1:]):
         keep_out("numpy")
     put_off("pyarrow.dataset")
+    put_off("pyarrow.substrait")
+    if sys.argv[1:2] and sys.argv[1] in _SHORT:
+        gc.set_threshold(_MANY_OBJECTS)
     guard_terminals()
     return main()
 
