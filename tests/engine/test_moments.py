@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 import pytest
+from lance_flight.engine.query.query_plans import QueryPlan, Task
 
-from tests.engine.database import Database
+from tests.engine.database import Database, open_engine
 
 MOMENTS = {
     1: "0001-01-01 00:00:00",
@@ -256,3 +257,19 @@ def test_a_default_is_the_moment_at_which_a_row_is_written(
 def test_a_moment_is_no_default_of_another_column(database: Database, table: str, kind: str) -> None:
     said = database.refuses(f"CREATE TABLE {table} (id BIGINT, at {kind} DEFAULT now())")
     assert "'at'" in said
+
+
+def test_the_parts_of_a_query_have_one_moment_on_whatever_server_they_run(tmp_path: Path) -> None:
+    here, there = (open_engine(tmp_path / "root") for _ in range(2))
+    here.update("CREATE TABLE t (id BIGINT) PARTITIONED BY (bucket(4, id))")
+    here.update("INSERT INTO t SELECT * FROM range(100)")
+    plan = here.plan("SELECT now() AS a, id FROM t WHERE now() = current_timestamp", endpoints=4)
+    assert isinstance(plan, QueryPlan)
+    tickets = [task.to_bytes() for task in plan.tasks]
+    assert len(tickets) == 4
+    moments = set[datetime]()
+    for engine in (here, there, here):
+        rows = [row for ticket in tickets for row in engine.run(Task.from_bytes(ticket)).read_all().to_pylist()]
+        assert sorted(row["id"] for row in rows) == list(range(100))
+        moments |= {row["a"] for row in rows}
+    assert len(moments) == 1

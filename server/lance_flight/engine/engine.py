@@ -335,7 +335,7 @@ class Engine:
         if task.report is not None:
             self._check_reader(task, access, temporary_of(task, session))
             return self._reports.renew(task)
-        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
+        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer, task.began)
         with self.running.working(running, issuer), self.running.turn(running, issuer):
             holds: list[SnapshotLease] = []
             self._answering.keep(self._redeem(running, task, holds, access, temporary_of(task, session)))
@@ -368,7 +368,7 @@ class Engine:
             report = self._reports.read(task)
             return BatchStream(report.schema, iter(report.to_batches()))
         issuer = issuer or Issuer()
-        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer)
+        running = self.running.of_ticket(task.statement, task.share.part, task.sql, issuer, task.began)
         running.watches = reads_activity(task.sql)
         # What it found when it was planned is good for its rows, too.
         with self.running.working(running, issuer), looking_since(running.started):

@@ -28,7 +28,7 @@ _EXECUTION = tuple(field.name for field in fields(QueryOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Work of one endpoint for a `statement`; one inside a `transaction` can run on the server that holds it alone.
+    """Work of one endpoint for a `statement` that `began` at a moment; one inside a `transaction` can run on the server that holds it alone.
 
     `branch`, `db_schema` and `isolation` are those of its session. The names of `temporary` meant tables of that session, which it
     alone can read. `views` are the digests of the views that it was planned with. One with a `report` has been done: it gives
@@ -37,6 +37,7 @@ class Task:
 
     sql: str
     statement: str = ""
+    began: datetime | None = None
     parameters: pa.RecordBatch | None = None
     readings: Mapping[str, TableVersion] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class Task:
         value = {
             "sql": self.sql,
             "statement": self.statement,
+            "began": None if self.began is None else self.began.isoformat(),
             "parameters": None if self.parameters is None else _to_text(encode_rows(self.parameters)),
             "readings": {
                 name: [r.version, _pins_to_json(r.resolved), r.committed_at, r.step]
@@ -86,6 +88,7 @@ class Task:
             return cls(
                 sql=value["sql"],
                 statement=value["statement"],
+                began=None if value.get("began") is None else datetime.fromisoformat(value["began"]),
                 parameters=None if value["parameters"] is None else decode_batch(base64.b64decode(value["parameters"])),
                 readings={
                     name: TableVersion(version, _pins_from_json(pins), at, step)
@@ -156,6 +159,7 @@ def tasks_of(
     whole = Task(
         sql=running.sql,
         statement=running.id,
+        began=running.began,
         parameters=parameters,
         readings=readings,
         views=views,

@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from itertools import count, islice
 
 import pyarrow as pa
@@ -125,8 +126,13 @@ class StatementRegistry:
         with self.working(statement, issuer), looking_since(statement.started):
             yield statement
 
-    def of_ticket(self, statement_id: str, part: int, sql: str, issuer: Issuer) -> RunningStatement:
-        """Return the query that a ticket belongs to, registering one planned on another server; `Cancelled` if it was cancelled."""
+    def of_ticket(
+        self, statement_id: str, part: int, sql: str, issuer: Issuer, began: datetime | None = None
+    ) -> RunningStatement:
+        """Return the query that a ticket belongs to, registering one planned on another server; `Cancelled` if it was cancelled.
+
+        All its parts have the moment at which it `began`, wherever they run: that is what `now()` gives.
+        """
         with self._changed:
             if self._cancelled.get(statement_id):
                 raise Cancelled("the statement of this ticket was cancelled")
@@ -141,6 +147,7 @@ class StatementRegistry:
                     meter,
                     ahead=self.open_streams.held_by(issuer.holder).part(),
                 )
+                statement.began = began or statement.began
                 statement.awaited.add(part)
                 statement.keep(self._limits.ticket_lifetime)
                 self._enter(statement)

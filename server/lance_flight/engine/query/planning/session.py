@@ -102,9 +102,10 @@ class QuerySession:
         self.root, self.db_schema, self.access = context.root, context.db_schema, context.access
         self.transaction, self.tables = context.transaction, context.tables
         self.execution, self.share = context.execution, context.share
-        self.run.begin(
-            ScanLog() if running is None else ScanLog(running.cancellation, running.partitions, running.ahead)
-        )
+        if running is None:
+            self.run.begin(ScanLog())
+        else:
+            self.run.begin(ScanLog(running.cancellation, running.partitions, running.ahead), running.began)
         self.progress: Progress | None = None if running is None else running.report_progress
         self.sent = None if running is None else running.sql
         self.is_view = False

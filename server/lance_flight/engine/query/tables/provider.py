@@ -96,9 +96,9 @@ class Run:
     log: ScanLog = field(default_factory=ScanLog)
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def begin(self, log: ScanLog) -> None:
-        """Begin the next run."""
-        self.log, self.began = log, datetime.now(UTC)
+    def begin(self, log: ScanLog, moment: datetime | None = None) -> None:
+        """Begin the next run, at the moment of its statement."""
+        self.log, self.began = log, moment or datetime.now(UTC)
 
     def moment(self) -> datetime:
         """Return when the run that goes on began."""
