@@ -77,6 +77,7 @@ LAYERS = {
         "lance_flight.decoded_sizes",
         "lance_flight.errors",
         "lance_flight.lru_cache",
+        "lance_flight.model.type_names",
         "lance_flight.shares",
         "lance_flight.signal_event",
         "lance_flight.thread_states",
