@@ -18,10 +18,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta, Struct
 
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.formats import BACKUP
@@ -36,41 +39,25 @@ FORMAT_KEY = "lance_flight_backup"
 BACKUP_ID = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}")
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 VIEW_FILE = re.compile(rf"{re.escape(PRIVATE)}/view-[0-9a-f]{{32}}\.json")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _REFUSED = re.compile(r"[\x00-\x1f\x7f\\]")
 """Matches characters that no path of ours has, and that other systems read as more than part of a name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One file: its path below the root, its bytes, its SHA-256, and the earlier backup of the target that holds it (None: this one)."""
 
     path: str
-    size: int
-    sha256: str
+    size: Annotated[int, Meta(ge=0)]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     backup: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the line of this file."""
-        document = asdict(self)
-        if self.backup is None:
-            del document["backup"]
-        return document
-
-    @classmethod
-    def from_json(cls, line: Any) -> Self:
-        """Parse a line; `Corrupt` for anything that `to_json` does not write."""
-        match line:
-            case {"path": str(path), "size": int(size), "sha256": str(digest), **others} if others.keys() <= {"backup"}:
-                backup = _text(others["backup"]) if others else None
-                is_known = backup is None or is_id(backup)
-                if size >= 0 and _SHA256.fullmatch(digest) and is_known:
-                    return cls(path=checked_path(path), size=size, sha256=digest, backup=backup)
-        raise Corrupt(f"a backup lists {line!r}; expected path, size, sha256 and no more than the id of another backup")
+    def __post_init__(self) -> None:
+        checked_path(self.path)
+        if self.backup is not None and not is_id(self.backup):
+            raise Corrupt(f"a backup names {self.backup!r}; expected the id of another backup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedTable:
+class SavedTable(Struct, frozen=True, kw_only=True):
     """One table: its name, its directory below the root, the version that is its snapshot, and when that was committed."""
 
     db_schema: str
@@ -79,6 +66,10 @@ class SavedTable:
     partitioned: bool
     snapshot: int
     committed_at: str
+
+    def __post_init__(self) -> None:
+        if self.location != HERE:
+            checked_path(self.location)
 
     @property
     def table_name(self) -> TableName:
@@ -89,24 +80,8 @@ class SavedTable:
         """Return whether a path is that of a file of this table."""
         return self.location == HERE or path.startswith(f"{self.location}/")
 
-    @classmethod
-    def from_json(cls, entry: Any) -> Self:
-        """Parse an entry of the header; `Corrupt` for anything that is none."""
-        match entry:
-            case {
-                "db_schema": str(db_schema), "name": str(name), "location": str(location),
-                "partitioned": bool(partitioned), "snapshot": int(snapshot), "committed_at": str(committed_at),
-            }:  # fmt: skip
-                place = location if location == HERE else checked_path(location)
-                return cls(
-                    db_schema=db_schema, name=name, location=place, partitioned=partitioned, snapshot=snapshot,
-                    committed_at=committed_at,
-                )  # fmt: skip
-        raise Corrupt(f"a backup lists {entry!r}; expected a table with its name, location and snapshot")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupManifest:
+class BackupManifest(Struct, frozen=True, kw_only=True):
     """Manifest of one backup.
 
     `base_paths` maps the absolute addresses that version files name to the directories below the root that they mean;
@@ -116,10 +91,10 @@ class BackupManifest:
     id: str
     root: str
     tables: tuple[SavedTable, ...]
-    files: tuple[SavedFile, ...]
     schemas: tuple[str, ...] = ()
-    base_paths: Mapping[str, str] = field(default_factory=dict)
+    base_paths: Mapping[str, str] = msgspec.field(default_factory=dict)
     not_kept: tuple[str, ...] = ()
+    files: tuple[SavedFile, ...]
 
     @property
     def size(self) -> int:
@@ -138,16 +113,8 @@ class BackupManifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as it is stored."""
-        header = {
-            FORMAT_KEY: BACKUP.newest,
-            "id": self.id,
-            "root": self.root,
-            "tables": [asdict(table) for table in self.tables],
-            "schemas": list(self.schemas),
-            "base_paths": dict(self.base_paths),
-            "not_kept": list(self.not_kept),
-        }
-        content = to_lines([header, *(file.to_json() for file in self.files)])
+        header = {FORMAT_KEY: BACKUP.newest, **msgspec.to_builtins(self)}
+        content = to_lines([header, *header.pop("files")])
         end = {"files": len(self.files), "bytes": self.size, "sha256": hashlib.sha256(content).hexdigest()}
         return content + to_lines([end])
 
@@ -162,16 +129,8 @@ class BackupManifest:
             BACKUP.check(header[FORMAT_KEY], f"backup {name!r}")
             if end["sha256"] != hashlib.sha256(before).hexdigest() or end["files"] != len(files):
                 raise Corrupt(f"the manifest of backup {name!r} was altered: its checksum is another one")
-            manifest = cls(
-                id=_text(header["id"]),
-                root=_text(header["root"]),
-                tables=tuple(map(SavedTable.from_json, header["tables"])),
-                files=tuple(map(SavedFile.from_json, files)),
-                schemas=tuple(map(checked_path, header["schemas"])),
-                base_paths={_text(text): checked_path(path) for text, path in header["base_paths"].items()},
-                not_kept=tuple(map(_text, header["not_kept"])),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            manifest = msgspec.convert({**header, "files": files}, cls)
+        except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as exc:
             raise Corrupt(f"the manifest of backup {name!r} cannot be read: {exc!r}") from exc
         manifest.check()
         return manifest
@@ -180,6 +139,8 @@ class BackupManifest:
         """Raise `Corrupt` unless every file belongs to a table or is a view, and no path is there twice or inside another one."""
         if not is_id(self.id):
             raise Corrupt(f"a backup has the id {self.id!r}; expected a time and four digits, {BACKUP_ID.pattern}")
+        for path in (*self.schemas, *self.base_paths.values()):
+            checked_path(path)
         paths = {file.path for file in self.files}
         if len(paths) != len(self.files):
             raise Corrupt(f"backup {self.id} lists a path twice")
@@ -198,9 +159,7 @@ class BackupManifest:
         """Return the manifest of one of its tables alone."""
         (table,) = (table for table in self.tables if table.table_name == name)
         files = tuple(file for file in self.files if table.holds(file.path))
-        return BackupManifest(
-            id=self.id, root=self.root, tables=(table,), files=files, base_paths=self.base_paths
-        )  # fmt: skip
+        return msgspec.structs.replace(self, tables=(table,), files=files, schemas=(), not_kept=())
 
 
 def new_id(now: datetime, known: Sequence[str] = ()) -> str:
@@ -247,12 +206,6 @@ def checked_path(path: Any) -> str:
 def to_lines(values: Iterable[Any]) -> bytes:
     """Return values as JSON lines."""
     return b"".join(json.dumps(value, separators=(",", ":")).encode() + b"\n" for value in values)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
 
 
 WORKERS = 4
@@ -350,9 +303,9 @@ class Journal:
         """Return what earlier runs have copied, by path; a batch that cannot be read counts as not there."""
         files: dict[str, SavedFile] = {}
         for name in self._names():
-            with suppress(Corrupt, ValueError):
-                lines = self.place.read(name).splitlines()
-                files |= {file.path: file for file in map(SavedFile.from_json, map(read_json, lines))}
+            with suppress(Corrupt, ValueError, msgspec.ValidationError):
+                lines = map(read_json, self.place.read(name).splitlines())
+                files |= {file.path: file for file in msgspec.convert([*lines], list[SavedFile])}
         return files
 
     def add(self, file: SavedFile, *, is_copied: bool = True) -> None:
@@ -378,7 +331,7 @@ class Journal:
 
     def _write(self) -> None:
         if self._waiting:
-            content = to_lines(file.to_json() for file in self._waiting)
+            content = to_lines(map(msgspec.to_builtins, self._waiting))
             self.place.put(f"{self.prefix}{secrets.token_hex(8)}.jsonl", content)
             self._waiting.clear()
             failpoint(self.point)

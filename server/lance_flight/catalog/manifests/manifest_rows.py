@@ -148,9 +148,9 @@ def write_retyped(place: Store, dataset: LanceDataset, rows: pa.Table) -> LanceO
     # An index may list fragments that are gone: their numbers are not given again.
     segments = (segment for index in dataset.describe_indices() for segment in index.segments)
     indexed = {number for segment in segments for number in segment.fragment_ids}
-    new = written.to_json() | {"id": max([*indexed, *(field.id for field in known)], default=-1) + 1}
+    new = replace(written, id=max([*indexed, *(field.id for field in known)], default=-1) + 1)
     deleted = [_delete_all_rows(field, written, dataset) for field in known]
-    return LanceOperation.Merge([*deleted, FragmentMetadata.from_json(json.dumps(new))], schema)
+    return LanceOperation.Merge([*deleted, new], schema)
 
 
 def _schema(dataset: LanceDataset, columns: pa.Schema) -> LanceSchema:

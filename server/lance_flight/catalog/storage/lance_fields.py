@@ -10,7 +10,6 @@ A schema can be made with any numbers through the form in which it is pickled: o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
@@ -23,6 +22,7 @@ from lance.blob import BlobType
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.whole_files import change_fragments
 from lance_flight.model.arrow_types import children, rebuilt
 from lance_flight.model.schema import TABLE_FIELD_ID
 
@@ -184,11 +184,12 @@ def seed_of(schema: LanceSchema) -> pa.Schema | None:
 
 def renumber_fragments(fragments: Iterable[FragmentMetadata], moved: Mapping[int, int]) -> list[FragmentMetadata]:
     """Return new fragments whose files hold fields under other numbers."""
-    documents = [fragment.to_json() for fragment in fragments]
-    for fragment in documents:
+
+    def renumber(fragment: dict[str, Any]) -> None:
         for file in fragment["files"]:
             file["fields"] = [moved.get(number, number) for number in file["fields"]]
-    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
+
+    return change_fragments(fragments, renumber)
 
 
 def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema | None = None) -> LanceSchema:

@@ -15,9 +15,10 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -83,10 +84,21 @@ def seal_fragments(
     place: str, fragments: Iterable[FragmentMetadata], known: Container[str] = frozenset()
 ) -> list[FragmentMetadata]:
     """Return the descriptions of fragments with the names that their files have got (`seal`), but those that were `known` before."""
-    documents = [fragment.to_json() for fragment in fragments]
-    for fragment in documents:
+
+    def give_names(fragment: dict[str, Any]) -> None:
         for file in (each for each in fragment["files"] if each["path"] not in known):
             file["path"] = seal(place, file["path"], file.get("file_size_bytes"))
+
+    return change_fragments(fragments, give_names)
+
+
+def change_fragments(
+    fragments: Iterable[FragmentMetadata], change: Callable[[dict[str, Any]], None]
+) -> list[FragmentMetadata]:
+    """Return the descriptions of fragments as a function has changed the documents that Lance makes of them."""
+    documents = [fragment.to_json() for fragment in fragments]
+    for fragment in documents:
+        change(fragment)
     return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
 
 
@@ -97,16 +109,17 @@ def sealed_deletions(place: str, fragments: Iterable[FragmentMetadata]) -> list[
     """
     known = list(fragments)
     check_deletions(place, known)
-    documents = [fragment.to_json() for fragment in known]
-    for fragment, written in zip(known, documents, strict=True):
-        path = _find(place, fragment.deletion_file.path(fragment.id))
-        if "://" in place or not path.exists():
-            continue
-        checksum = checksum_of(path)
-        number = checksum << 32 | checksum ^ _TURNED
-        path.rename(path.with_name(path.name.replace(str(fragment.deletion_file.id), str(number))))
-        written["deletion_file"]["id"] = number
-    return [FragmentMetadata.from_json(json.dumps(file)) for file in documents]
+    paths = {fragment.id: _find(place, fragment.deletion_file.path(fragment.id)) for fragment in known}
+
+    def give_number(fragment: dict[str, Any]) -> None:
+        path, file = paths[fragment["id"]], fragment["deletion_file"]
+        if "://" not in place and path.exists():
+            checksum = checksum_of(path)
+            number = checksum << 32 | checksum ^ _TURNED
+            path.rename(path.with_name(path.name.replace(str(file["id"]), str(number))))
+            file["id"] = number
+
+    return change_fragments(known, give_number)
 
 
 def deletion_damage(path: Path, number: int) -> str | None:

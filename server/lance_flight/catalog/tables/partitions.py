@@ -6,10 +6,10 @@ exactly base + 1; otherwise it carries another writer's rows and is left alone.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_cache import kept_tables
 from lance_flight.catalog.storage.version_files import LocationGuard, is_followed
-from lance_flight.catalog.storage.whole_files import DATA, seal_fragments
+from lance_flight.catalog.storage.whole_files import DATA, change_fragments, seal_fragments
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
@@ -123,7 +123,7 @@ def read_files(
     They were written for the table `of`, or for a new one.
     """
     columns = new_schema(schema) if of is None else of.lance_schema
-    return all_rows(in_memory(columns, renumber(under_base(fragments, 1), 0), [store.uri], store.options))
+    return all_rows(in_memory(columns, renumber(under_bases(fragments, {None: 1}), 0), [store.uri], store.options))
 
 
 def in_memory(
@@ -171,25 +171,18 @@ def is_evolved(schema: LanceSchema, fragments: Iterable[FragmentMetadata]) -> bo
 
 def renumber(fragments: Iterable[FragmentMetadata], first: int) -> list[FragmentMetadata]:
     """Return the same fragments with numbers of their own, from `first` on."""
-    documents = [fragment.to_json() for fragment in fragments]
-    return [
-        FragmentMetadata.from_json(json.dumps(fragment | {"id": first + n})) for n, fragment in enumerate(documents)
-    ]
-
-
-def under_base(fragments: Iterable[FragmentMetadata], number: int) -> list[FragmentMetadata]:
-    """Return the same fragments, with their files under a numbered base path."""
-    return under_bases(fragments, {None: number})
+    return [replace(fragment, id=number) for number, fragment in enumerate(fragments, first)]
 
 
 def under_bases(fragments: Iterable[FragmentMetadata], numbers: Mapping[int | None, int]) -> list[FragmentMetadata]:
     """Return the same fragments, with their files and lists of deleted rows under the base paths that take the place of theirs."""
-    documents = [fragment.to_json() for fragment in fragments]
-    for fragment in documents:
+
+    def move(fragment: dict[str, Any]) -> None:
         deletions = fragment["deletion_file"]
         for file in [*fragment["files"], *([] if deletions is None else [deletions])]:
             file["base_id"] = numbers[file["base_id"]]
-    return [FragmentMetadata.from_json(json.dumps(fragment)) for fragment in documents]
+
+    return change_fragments(fragments, move)
 
 
 def create(
