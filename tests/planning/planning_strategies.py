@@ -31,7 +31,6 @@ from lance_flight.planning.predicates import (
     all_of,
     any_of,
     equal_or_both_null,
-    is_true,
     negate,
 )
 
@@ -292,8 +291,8 @@ def _truth(draw: st.DrawFn, name: str, kind: Kind) -> Statement:
         st.sampled_from(
             [
                 Statement(name, Compare(Column(name), Op.EQ, pa.scalar(True))),
-                Statement(f"{name} IS TRUE", is_true(Column(name))),
-                Statement(f"{name} IS NOT FALSE", negate(is_true(Column(name), value=False))),
+                Statement(f"{name} IS TRUE", equal_or_both_null(Column(name), pa.scalar(value=True))),
+                Statement(f"{name} IS NOT FALSE", negate(equal_or_both_null(Column(name), pa.scalar(value=False)))),
                 Statement("NULL", Constant(None)),
                 Statement("TRUE", Constant(True)),
             ]

@@ -33,7 +33,6 @@ from lance_flight.planning.predicates import (
     any_of,
     conjuncts,
     equal_or_both_null,
-    is_true,
     like,
     negate,
     sql_literal,
@@ -117,7 +116,7 @@ def test_a_negation_is_true_of_the_rows_that_sql_says(sql: str, predicate: Predi
 
 
 def test_the_negation_of_is_true_holds_for_null() -> None:
-    assert str(negate(is_true(A))) == "a IS NULL OR a != TRUE"
+    assert str(negate(equal_or_both_null(A, pa.scalar(value=True)))) == "a IS NULL OR a != TRUE"
 
 
 def test_null_stays_null_when_negated() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, Truncate, Year
-from lance_flight.planning.predicates import And, Or, Predicate, StartsWith, is_true, negate
+from lance_flight.planning.predicates import And, Or, Predicate, StartsWith, equal_or_both_null, negate
 
 from tests.planning.planning_cases import X, among, at, compare, day, null, one_column, part, partitions, pruned
 
@@ -78,8 +78,8 @@ IDENTITY = [
     ("decimal, equal to finer one", MONEY, DECIMALS, compare("=", Decimal("10.001")), []),
     ("boolean", pa.bool_(), [True, False, None], compare("=", pa.scalar(True)), [True]),
     ("boolean, not", pa.bool_(), [True, False, None], negate(compare("=", pa.scalar(True))), [False]),
-    ("boolean, is true", pa.bool_(), [True, False, None], is_true(X), [True]),
-    ("boolean, is not true", pa.bool_(), [True, False, None], negate(is_true(X)), [False, None]),
+    ("boolean, is true", pa.bool_(), [True, False, None], equal_or_both_null(X, pa.scalar(value=True)), [True]),
+    ("boolean, is not true", pa.bool_(), [True, False, None], negate(equal_or_both_null(X, pa.scalar(value=True))), [False, None]),
     ("float, NaN lies at both ends", FLOAT, FLOATS, compare(">", 5.0), [10.0, FLOATS[3]]),
     ("float, between", FLOAT, FLOATS, And((compare(">", -5.0), compare("<", 5.0))), [0.0]),
     ("float, NaN equals NaN", FLOAT, FLOATS, compare("=", float("nan")), [FLOATS[3]]),

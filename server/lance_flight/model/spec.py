@@ -74,10 +74,10 @@ class PartitionField:
         return self.source_ids, self.rule
 
     @classmethod
-    def from_json(cls, value: Any, *, place: str = "field") -> PartitionField:
+    def from_json(cls, value: Any) -> PartitionField:
         """Parse one field object; `SpecError` lists everything wrong with it."""
         if not isinstance(value, Mapping):
-            raise SpecError(place, [f"{value!r} is not an object"])
+            raise SpecError("field", [f"{value!r} is not an object"])
         problems: list[str] = []
         field_id = value.get("field_id")
         if not isinstance(field_id, str) or not field_id:
@@ -88,7 +88,7 @@ class PartitionField:
         rule = _rule_from_json(value, problems)
         result_type = _result_type(value, problems)
         if problems or rule is None or result_type is None:
-            raise SpecError(place, problems)
+            raise SpecError("field", problems)
         return cls(field_id=str(field_id), source_ids=tuple(source_ids or ()), rule=rule, result_type=result_type)
 
     def to_json(self) -> dict[str, Any]:

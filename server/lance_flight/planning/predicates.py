@@ -255,11 +255,6 @@ def equal_or_both_null(term: Term, value: pa.Scalar) -> Predicate:
     return And((IsNull(term, negated=True), Compare(term, Op.EQ, value)))
 
 
-def is_true(term: Term, *, value: bool = True) -> Predicate:
-    """Return `term IS TRUE` (or `IS FALSE`); its negation holds for NULL too."""
-    return equal_or_both_null(term, pa.scalar(value))
-
-
 def like(term: Term, pattern: str) -> Predicate:
     """Return `term LIKE pattern`: an equality, a prefix, or opaque."""
     text = f"{term} LIKE {sql_literal(pa.scalar(pattern))}"

@@ -272,36 +272,13 @@ class BackupSelection:
     schemas: list[str] = field(default_factory=list)
     not_kept: list[str] = field(default_factory=list)
     leases: list[SnapshotLease] = field(default_factory=list)
-    guards: list[_TableGuard] = field(default_factory=list)
+    guards: list[tuple[str, LocationGuard]] = field(default_factory=list)
 
     def check(self) -> None:
         """Raise `Conflict` where a table was dropped, replaced or renamed since its snapshot was read."""
-        for guard in self.guards:
-            guard.check()
-
-
-@dataclass(frozen=True, slots=True)
-class _TableGuard:
-    """Guard of a version of a table at its place: the file of it on a local disk, its time in an object store."""
-
-    name: str
-    place: Store
-    version: int
-    committed_at: datetime
-    file: LocationGuard
-
-    def check(self) -> None:
-        """Raise `Conflict` unless the version is still there, and no other table's."""
-        is_there = self.file.is_there
-        if self.place.is_remote:
-            try:
-                committed = self.place.uncached.open(self.version).get_version()["timestamp"].astimezone(UTC)
-            except (NotFound, Corrupt):
-                is_there = False
-            else:
-                is_there = committed == self.committed_at
-        if not is_there:
-            raise Conflict(f"table {self.name!r} was dropped or renamed while it was backed up; run the backup again")
+        for name, guard in self.guards:
+            if not guard.is_there:
+                raise Conflict(f"table {name!r} was dropped or renamed while it was backed up; run the backup again")
 
 
 def select(root: Root, rules: BackupRules) -> BackupSelection:
@@ -337,9 +314,9 @@ def _lease_snapshot(
         raise NotFound(f"table {name.name!r} has no snapshot {at}; expected {known[0]} to {known[-1]}")
     snapshot = table.snapshot(at)
     selection.leases.append(table.hold(snapshot, is_newest=at is None))
-    place, version = table.log.store, snapshot.version
-    guard = _TableGuard(name.name, place, version, snapshot.committed_at, LocationGuard.of(place, version))
-    selection.guards.append(guard)
+    # As it lies there then: what this process remembers of an object store would say that it is.
+    guard = LocationGuard.of(table.log.store.uncached, snapshot.version, snapshot.committed_at)
+    selection.guards.append((name.name, guard))
     selection.tables.append(
         SavedTable(
             db_schema=name.db_schema,

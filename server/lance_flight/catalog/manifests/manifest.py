@@ -5,7 +5,6 @@ Spec: Manifest Table Schema, Metadata Definition, Transaction; decisions 1, 2, 3
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -58,8 +57,6 @@ from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, is_table_directory, spec_namespace
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import SPEC_KEY, PartitionSpec, check_any_spec, specs_from_metadata
-
-log = logging.getLogger(__name__)
 
 FENCE_KEY = "lance.namespace.manifest.writer_feature_flags"
 FENCE = str(1 << 62)

@@ -84,8 +84,7 @@ def _current() -> _Block | None:
 class Looks:
     """Answers about places, each with the moment at which it was asked for. Safe to share among threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._answers = LruCache[tuple[str, str], tuple[Any, float]](_MOST_ANSWERS, idle_seconds=LONGEST_SECONDS)
         self._changed: dict[str, float] = {}
         self._replaced: dict[str, float] = {}
@@ -97,14 +96,14 @@ class Looks:
         if known is not None:
             answer: T = known[0]
             return answer
-        asked = self._clock()
+        asked = time.monotonic()
         answer = ask()
         self._answers.put((place, what), (answer, asked))
         return answer
 
     def recall(self, place: str, what: str, *, within: float = 0.0) -> tuple[Any] | None:
         """Return a remembered answer, alone in a tuple; None where the store has to be asked."""
-        known, now = self._answers.get((place, what)), self._clock()
+        known, now = self._answers.get((place, what)), time.monotonic()
         if known is None:
             return None
         block = _current()
@@ -134,7 +133,7 @@ class Looks:
             )
 
     def _mark(self, marks: dict[str, float], place: str) -> None:
-        now = self._clock()
+        now = time.monotonic()
         marks[place] = now
         if len(marks) > _MOST_CHANGES:
             # Answers that are older than that are good for nothing anyway.

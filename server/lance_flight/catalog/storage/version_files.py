@@ -160,7 +160,7 @@ def _moment(place: Store, version: int) -> datetime | None:
     """Return when a version in an object store was committed; None where it is not there any more."""
     try:
         moment: datetime = place.open(version).get_version()["timestamp"]
-    except NotFound:
+    except (NotFound, Corrupt):
         return None
     return moment.astimezone(UTC)
 
