@@ -330,6 +330,10 @@ BODIES = {
     "a vector of texts": ({"k": 1, "vector": ["x"]}, 400),
     "NaN": (b'{"k": 1, "vector": [NaN, 1]}', 400),
     "another length": ({"k": 1, "vector": [1.0]}, 400),
+    "a query in debug text": (
+        {"k": 1, "full_text_query": {"string_query": {"query": "Boolean(must=[Match(MatchQuery { terms: 1 })])"}}},
+        406,
+    ),
     "a nested text query": ({"k": 1, "full_text_query": {"query": {"boolean": {"must": [{"boolean": {}}]}}}}, 400),
 }
 

@@ -12,6 +12,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.namespace import RestNamespace
+from lancedb.query import MatchQuery, PhraseQuery
 from lancedb.remote.errors import HttpError
 
 from tests.lancedb.rest_server import connect, serving_rest
@@ -96,6 +97,18 @@ def test_a_namespace_connection_reads_and_writes_plain_tables_itself(rest: tuple
         assert len(table.search([4.0, 1.0]).limit(3).to_arrow()) == 3
         assert db.open_table(name).count_rows() == 60
         assert server.value(f"SELECT count(*) FROM {name}") == 60
+    texts = ["a fox", "a dog and a fox", "column terms", "fox dog"]
+    found = db.create_table("texts", pa.table({"id": range(4), "text": texts}))
+    found.create_fts_index("text", with_position=True)
+    # The client writes these as its own debug text.
+    for query, wanted in (
+        ("fox", [0, 1, 3]),
+        (MatchQuery("fox dog", "text", operator="AND"), [1, 3]),
+        (PhraseQuery("fox dog", "text"), [3]),
+    ):
+        assert sorted(found.search(query, query_type="fts").limit(9).to_arrow()["id"].to_pylist()) == wanted
+    with pytest.raises(RuntimeError, match="of several parts"):
+        found.search(MatchQuery("fox", "text") & MatchQuery("dog", "text")).limit(9).to_arrow()
     db.create_namespace(["inner"])
     db.create_table("inside", ROWS, namespace_path=["inner"])
     assert list(db.list_tables(namespace_path=["inner"]).tables) == ["inside"]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from lance_flight.errors import InvalidInput, Unsupported
 
 _SPECIAL = re.compile(r'([-+()"^*~\\])')
+_DEBUG_TEXT = re.compile(r"(?:Match|Phrase|MultiMatch|Boolean|Boosting|CombinedFields)\((?:\w+Query \{|\w+=)")
+_ONE_QUERY = re.compile(r"(?P<kind>Match|Phrase)\((?:Match|Phrase)Query \{ (?P<fields>.*) \}\)", re.DOTALL)
+_DEBUG_FIELD = re.compile(r'(\w+): (?:Some\()?("(?:[^"\\]|\\.)*"|[\w.]+)\)?(?:, |$)')
+"""Match a query in the debug text of LanceDB's client, one of a single part, and each of its fields."""
+_JSON_WORDS = MappingProxyType({"None": "null", "And": '"and"', "Or": '"or"'})
 _OPERATORS = frozenset(["AND", "OR", "NOT"])
 _AUTOMATIC = ((2, 0), (5, 1))
 """Longest words with so many letters that may differ, where a query does not say how many; two in longer ones."""
@@ -32,7 +39,7 @@ def parse_text_query(body: object) -> TextQuery | None:
     if body is None:
         return None
     if isinstance(body, str):
-        return TextQuery(body, arguments={"syntax": "words"})
+        return _read_text(body, ())
     if not isinstance(body, Mapping):
         raise InvalidInput(f"full_text_query is {body!r}; expected an object")
     for name in ("string_query", "structured_query"):
@@ -40,8 +47,26 @@ def parse_text_query(body: object) -> TextQuery | None:
             return parse_text_query(body[name])
     found = body.get("query")
     if isinstance(found, str):
-        return TextQuery(found, tuple(body.get("columns") or ()), {"syntax": "words"})
+        return _read_text(found, tuple(body.get("columns") or ()))
     return _read_query(found)
+
+
+def _read_text(text: str, columns: Sequence[str]) -> TextQuery:
+    r"""Return the query that a text says: words, or a query in the debug text of LanceDB's client, which it sends where it pushes QueryTable down.
+
+    >>> _read_text('Phrase(PhraseQuery { column: Some("body"), terms: "a \\"b", slop: 1 })', ())
+    TextQuery(query='a "b', columns=('body',), arguments={'syntax': 'words', 'mode': 'phrase', 'slop': 1})
+    """
+    if not _DEBUG_TEXT.match(text):
+        return TextQuery(text, tuple(columns), {"syntax": "words"})
+    match = _ONE_QUERY.fullmatch(text)
+    if match is None or "\\u{" in text:
+        raise Unsupported(
+            f"{text[:40]!r}, a text query of several parts in the words of a client that pushes QueryTable down;"
+            " expected one part, or a connection without push-down"
+        )
+    said = {name: json.loads(_JSON_WORDS.get(value, value)) for name, value in _DEBUG_FIELD.findall(match["fields"])}
+    return _read_query({match["kind"].lower(): said})
 
 
 def _read_query(query: object) -> TextQuery:
