@@ -77,7 +77,7 @@ LAYERS = {
         "lance_flight.decoded_sizes",
         "lance_flight.errors",
         "lance_flight.lru_cache",
-        "lance_flight.model.type_names",
+        "lance_flight.model",
         "lance_flight.shares",
         "lance_flight.signal_event",
         "lance_flight.thread_states",
@@ -256,6 +256,7 @@ STORAGE_DOOR = {
 
 # Layer, and a layer below it → the only modules of that one which it may import.
 DOORS = {
+    ("lance_flight.flight", "lance_flight.model"): {"lance_flight.model.type_names"},
     ("lance_flight_client.dataset", "lance_flight.catalog"): STORAGE_DOOR,
     ("lance_flight_client.spark", "lance_flight.catalog"): STORAGE_DOOR,
     # Commands also copy, restore and diagnose whole roots.
