@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import lance
@@ -316,22 +317,27 @@ def test_what_lance_changes_in_place_never_meets_another_table(
     assert state("a") == before
 
 
-def test_a_rename_waits_for_what_is_changed_in_place(tmp_path: Path, engine: Engine) -> None:
+def test_a_rename_waits_for_what_is_changed_in_place(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(engine, "a", "id", 1)
-    done = []
+    is_waiting, real = Event(), fcntl.flock
 
-    def rename() -> None:
-        engine.update("ALTER TABLE a RENAME TO b")
-        done.append("renamed")
+    def flock(handle: int, operation: int) -> None:
+        try:
+            real(handle, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_waiting.set()
+            real(handle, operation)
 
-    renaming_table = Thread(target=rename)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    rename = Thread(target=engine.update, args=["ALTER TABLE a RENAME TO b"])
     table = engine.root.table(TableName("public", "a"))
     with table.log.changing_references(table.snapshot()) as main:
-        renaming_table.start()
+        rename.start()
+        assert is_waiting.wait(60)
         main.tags.create("x", 1)
-        done.append("changed")
-    renaming_table.join()
-    assert done == ["changed", "renamed"]
+    rename.join()
     assert list(lance.dataset(str(tmp_path / "b" / "__manifest")).tags.list()) == ["x"]
 
 
