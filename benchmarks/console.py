@@ -44,7 +44,7 @@ def pages(partitions: int) -> dict[str, tuple[str, str, float]]:
         "history": ("t/public/small/history", "Choose two snapshots", PAINT),
         "history, two compared": ("t/public/small/history?a=6&b=7", "Between snapshots", PAINT),
         "query": ("query", "Ctrl-Enter", PAINT),
-        "activity": ("activity", "Sessions", PAINT),
+        "activity": ("activity", "Activity", PAINT),
         "operations": ("operations", "Backlog", PAINT),
         f"map of {partitions:,} partitions": ("t/public/large/map", f"{partitions:,} of {partitions:,}", MAP),
         f"map of {partitions:,}, with a condition": ("t/public/large/map?where=a%20%3D%203", f"of {partitions:,}", MAP),
