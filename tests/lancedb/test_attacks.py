@@ -233,6 +233,18 @@ def test_a_table_without_grant_is_as_if_it_were_not_there(
     assert rows(asked.server.uri, "owner", "SELECT count(*), sum(income) FROM hidden") == [(2, 2 * SECRET + 1)]
 
 
+def test_a_version_of_a_branch_hides_what_the_branch_hides(asked: Asked) -> None:
+    owner = connect(asked.address, token_of("owner")).open_table("notes").branches.checkout("work")
+    versions = [each["version"] for each in owner.list_versions()]
+    assert versions
+    for version in versions:
+        point = {"branch": "work", "version": version}
+        for query in ({"vector": []}, {"vector": [1.0, 0.0]}):
+            status, answer = asked.ask("/v1/table/notes/query", {**point, **query, "k": 10})
+            assert (status, pa.ipc.open_file(answer).read_all()["tenant"].to_pylist()) == (200, ["alice"])
+        assert asked.ask("/v1/table/notes/count_rows", point)[1] == b"1"
+
+
 def test_neither_a_location_nor_a_view_shows_what_one_may_not_read(asked: Asked) -> None:
     places = {
         name: json.loads(asked.ask(f"/v1/table/{name}/describe", name="owner")[1])["location"]

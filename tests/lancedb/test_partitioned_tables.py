@@ -62,6 +62,16 @@ def test_a_table_is_partitioned_by_the_metadata_of_its_schema(rest: tuple[Server
     branch = table.branches.create("trial")
     branch.delete("id < 10")
     assert (branch.count_rows(), table.count_rows()) == (20, 30)
+    kept = branch.version
+    branch.delete("id < 20")
+    old = table.branches.checkout("trial", kept)
+    assert (old.count_rows(), branch.count_rows(), old.version) == (20, 10, kept)
+    assert [row["id"] for row in old.search([12.0, 1.0]).limit(1).to_list()] == [12]
+    assert old.schema == branch.schema
+    branch.restore(kept)
+    assert (branch.count_rows(), table.count_rows()) == (20, 30)
+    with pytest.raises(ValueError, match="not found"):
+        table.branches.checkout("trial", 10_000)
     table.branches.delete("trial")
     assert table.branches.list() == {}
     version = table.version

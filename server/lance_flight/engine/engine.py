@@ -608,6 +608,9 @@ class Engine:
     ) -> NamespaceSchema:
         """Return the columns of a table that a principal may know of."""
         root = temporary.over(self.root.guard_with(access))
+        on_branch, _, version = (at or "").rpartition("@")
+        if on_branch:
+            name, at = TableName(name.db_schema, f"{name.name}@{on_branch}"), version
         point: int | str | None = int(at) if at is not None and at.isdecimal() else at
         branch = TableName(name.db_schema, f"{name.name}@{at}")
         if isinstance(point, str) and root.has(branch):

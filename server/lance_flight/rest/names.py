@@ -53,18 +53,19 @@ class TableId:
         return cls(schema_of(parts[:-1]), parts[-1])
 
     def pin(self, version: int | None, branch: str | None, tag: str | None = None) -> TableId:
-        """Return the table at a version, or on a branch; `Unsupported` for both."""
-        given = [str(each) for each in (version, None if branch == "main" else branch, tag) if each not in (None, "")]
-        if len(given) > 1:
-            raise Unsupported(f"version {version} of branch {branch!r}; expected one of the two")
-        point = given[0] if given else None
-        if point is not None and not set(point).isdisjoint('@$"'):
-            raise InvalidInput(f"{point!r} is no name of a tag or branch; expected one without @ $ and quotes")
-        return TableId(self.db_schema, self.name, point)
+        """Return the table at a version, on a branch, at a version of a branch, or at a tag; `Unsupported` for a tag and one of these."""
+        names = [name for name in (None if branch == "main" else branch, tag) if name not in (None, "")]
+        wrong = [name for name in names if not set(str(name)).isdisjoint('@$"')]
+        if wrong:
+            raise InvalidInput(f"{wrong[0]!r} is no name of a tag or branch; expected one without @ $ and quotes")
+        if tag in names and (len(names) > 1 or version is not None):
+            raise Unsupported(f"tag {tag!r} beside a version or a branch; expected the tag alone")
+        points = [*names, *([] if version is None else [str(version)])]
+        return TableId(self.db_schema, self.name, "@".join(map(str, points)) or None)
 
     @property
     def pinned_name(self) -> str:
-        """The name without its schema, at its point in history: `t`, `t@12`."""
+        """The name without its schema, at its point in history: `t`, `t@12`, `t@branch@12`."""
         return self.name if self.at is None else f"{self.name}@{self.at}"
 
     @property
