@@ -286,7 +286,7 @@ DEFINITION = (
 
 
 @pytest.mark.parametrize("form", ["CREATE TABLE {} LIKE {}", "CREATE OR REPLACE TABLE {} (LIKE {})"])
-@pytest.mark.parametrize("rest", ["PARTITIONED BY (p, bucket(4, id)) COMMENT 'all'", ""])
+@pytest.mark.parametrize("rest", ["PARTITIONED BY (p, bucket(4, id) AS \"in 4\") COMMENT 'all'", ""])
 def test_a_table_is_made_like_another_one(database: Database, table: str, form: str, rest: str) -> None:
     database.run(f"CREATE TABLE {table} ({DEFINITION}) {rest}")
     database.run(f"INSERT INTO {table} (id) VALUES (1)")

@@ -10,6 +10,7 @@ import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.policies.restrictions import GrantedColumn
+from lance_flight.errors import InvalidInput
 
 from tests.engine.database import Client, Database
 
@@ -224,6 +225,20 @@ def test_metadata_of_clients_are_kept_and_changed(database: Database, layout: st
     else:
         schema = lance.dataset(str(database.root / f"{table}.lance")).schema
         assert (schema.metadata, schema.field("amount").metadata) == first
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_table_is_made_with_metadata_and_another_one_like_it(database: Database, layout: str, table: str) -> None:
+    clauses = f"{layout} METADATA ('owner' = 'it''s me', 'b' = '2')"
+    database.run(f"CREATE TABLE {table} (region VARCHAR, amount INT){clauses} WITH (retain = '8d')")
+    database.run(f"CREATE TABLE {table}_like LIKE {table}")
+    database.run(f"CREATE TABLE {table}_more LIKE {table} METADATA ('b' = '3')")
+    assert notes(database, f"{table}_more") == ({b"owner": b"it's me", b"b": b"3"}, {})
+    database.run(f"CREATE TABLE {table}_query{clauses} AS SELECT * FROM {table}")
+    for name in (table, f"{table}_like", f"{table}_query"):
+        assert notes(database, name) == ({b"owner": b"it's me", b"b": b"2"}, {})
+    with pytest.raises(InvalidInput, match="'lance:x' of metadata is not a client's"):
+        database.run(f"CREATE TABLE {table}_no (amount INT) METADATA ('lance:x' = '1')")
 
 
 def test_a_branch_brings_its_metadata_and_those_of_both_sides_conflict(database: Database, table: str) -> None:

@@ -51,6 +51,26 @@ def test_alter_table_compact_returns_what_it_did(database: Database, copied: str
     assert database.query(f"ALTER TABLE public.{copied} COMPACT;").num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("clauses", "files"),
+    {
+        "OVER 3 FILES": 6,
+        "OVER 2 FILES": 2,
+        "WHERE p = 'a'": 4,
+        "WHERE p = 'nothing'": 6,
+        "OVER 9 FILES DELETED 0 PERCENT": 6,
+        "DELETED 0 PERCENT WHERE true": 2,
+    }.items(),
+)
+def test_alter_table_compact_takes_tables_by_files_and_condition(
+    database: Database, copied: str, clauses: str, files: int
+) -> None:
+    before = database.rows(SUM.format(copied))
+    database.query(f"ALTER TABLE {copied} COMPACT {clauses}")
+    assert files_of(database, copied) == files
+    assert database.rows(SUM.format(copied)) == before
+
+
 def test_vacuum_says_what_goes_and_then_lets_it_go(database: Database, copied: str) -> None:
     database.query(f"ALTER TABLE {copied} COMPACT")
     age(database.root / copied, hours=200)

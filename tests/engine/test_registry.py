@@ -139,7 +139,7 @@ REFUSED = {
     "ALTER TABLE": "expected a table name, got the end of the statement",
     "ALTER TABLE t": f"expected {ALTERATIONS}, got the end of the statement",
     "ALTER TABLE t MOVE x": f"expected {ALTERATIONS}, got 'MOVE' at character 15",
-    "ALTER TABLE t COMPACT now": "expected the end of the statement, got 'now' at character 23",
+    "ALTER TABLE t COMPACT now": "expected OVER n FILES, DELETED n PERCENT or WHERE n, got 'now' at character 23",
     "ALTER TABLE t DROP TAG a b": "expected the end of the statement, got 'b' at character 26",
     "ALTER TABLE t ALTER COLUMN x y": (
         "expected TYPE, SET DATA TYPE, SET NOT NULL, DROP NOT NULL, SET DEFAULT, DROP DEFAULT, FIRST, AFTER or COMMENT, got 'y' at character 30"

@@ -171,14 +171,14 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 REFUSED_TABLES: Mapping[str, str] = MappingProxyType(
     {
         "(id BIGINT) USING parquet": "expected USING lance_flight",
-        "(id BIGINT) TBLPROPERTIES ('x' = '1')": "property 'x' is not one of a table",
-        "(id BIGINT) USING lance_flight OPTIONS (root 'x')": "property 'root' is not one of a table",
-        "(id BIGINT) OPTIONS (file_version '2.1')": "property 'file_version'|option 'file_version'; expected TBLPROPERTIES",
+        "(id BIGINT) TBLPROPERTIES ('write.distribution-mode' = 'x')": "'distribution' is 'x'; expected hash, range, none",
+        "(id BIGINT) USING lance_flight OPTIONS (root 'x')": "option 'root' is not one of a table",
+        "(id BIGINT) OPTIONS (file_version '2.1')": "option 'file_version'; expected TBLPROPERTIES",
         "(s STRUCT<x: STRUCT<y: INT NOT NULL>>)": "column 's.x.y' inside 's' is NOT NULL",
         "(c VARCHAR(3))": r"varchar\(3\).*expected STRING",
         "(c ARRAY<STRING COLLATE UTF8_LCASE>)": "texts have no collation",
         "(id BIGINT UNIQUE)": "UNIQUE.*expected PRIMARY KEY",
-        "(m MAP<STRING, INT>)": "map<string,int> cannot be made in SQL",
+        "(i INTERVAL YEAR)": "interval year cannot be made in SQL",
         "(id BIGINT) PARTITIONED BY (nonsense(id))": "nonsense",
     }
 )
@@ -205,15 +205,17 @@ ALTERATIONS: Mapping[str, str] = MappingProxyType(
         "ALTER COLUMN s COMMENT 'x', o FIRST": "o struct<a:int>, id bigint, s string",
         "SET TBLPROPERTIES ('comment' = 'x')": "id bigint, s string, o struct<a:int>",
         "SET TBLPROPERTIES ('partitioned_by' = 'bucket(8, id)')": "id bigint, s string, o struct<a:int>",
+        "SET TBLPROPERTIES ('x' = '1', 'write.distribution-mode' = 'range')": "id bigint, s string, o struct<a:int>",
+        "CLUSTER BY (s)": "id bigint, s string, o struct<a:int>",
     }
 )
 """Changes of a table, and the columns that it has then."""
 
 REFUSED_ALTERATIONS = (
     "ADD COLUMNS (c INT, d STRUCT<x: INT NOT NULL>)",
-    "ADD COLUMNS (c INT, d MAP<STRING, INT>)",
+    "ADD COLUMNS (c INT, d INTERVAL YEAR)",
     "ADD COLUMNS (c INT, d INT NOT NULL)",
-    "SET TBLPROPERTIES ('x' = '1')",
+    "SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
     "SET TBLPROPERTIES ('comment' = 'x', 'y' = '1')",
     "SET TBLPROPERTIES ('comment' = 'x', 'partitioned_by' = 's')",
     "UNSET TBLPROPERTIES ('comment', 'partitioned_by')",
@@ -222,7 +224,7 @@ REFUSED_ALTERATIONS = (
     "DROP COLUMNS (s, id)",
     "REPLACE COLUMNS (id BIGINT, c INT)",
     "REPLACE COLUMNS (c INT)",
-    "CLUSTER BY (s)",
+    "CLUSTER BY (o.a)",
 )
 """Changes of a table that are refused, and leave it as it was."""
 

@@ -29,6 +29,14 @@ class NamedTable(NamedTuple):
     name: str
 
 
+class SortKey(NamedTuple):
+    """A column that rows are sorted by; as in Spark, NULL is the least value unless it is said."""
+
+    column: str
+    is_descending: bool = False
+    nulls_first: bool = True
+
+
 DISTRIBUTIONS = ("hash", "range", "none")
 """How the rows of a write come to its tasks."""
 
@@ -105,6 +113,22 @@ class OptionReading:
         repeated = sorted({column for column in names if names.count(column) > 1})
         self.problems.extend(f"{name!r} names {column!r} twice" for column in repeated)
         return tuple(names)
+
+    def sort_keys(self, name: str) -> tuple[SortKey, ...] | None:
+        text = self.given.get(name)
+        if text is None:
+            return None
+        keys = _sort_keys(text)
+        if not keys:
+            self._wrong(
+                name,
+                text,
+                'columns with ASC or DESC, NULLS FIRST or LAST, separated by commas, in "…" where they hold one',
+            )
+        names = [key.column for key in keys]
+        repeated = sorted({column for column in names if names.count(column) > 1})
+        self.problems.extend(f"{name!r} names {column!r} twice" for column in repeated)
+        return tuple(keys)
 
     def _wrong(self, name: str, text: str, expected: str) -> None:
         self.problems.append(f"{name!r} is {text!r}; expected {expected}")
@@ -216,6 +240,32 @@ def _names(text: str, sign: str) -> list[str]:
         names.append(match["plain"] or match["quoted"].replace('""', '"'))
         at = match.end()
     return [] if text.endswith(sign) else names
+
+
+def _sort_keys(text: str) -> list[SortKey]:
+    """Read columns with their directions; none where they are anything else.
+
+    >>> _sort_keys('a, "b, c" DESC') == [SortKey("a"), SortKey("b, c", is_descending=True, nulls_first=False)]
+    True
+    >>> _sort_keys("a b nulls last")
+    [SortKey(column='a b', is_descending=False, nulls_first=False)]
+    """
+    part = re.compile(
+        r'\s*(?:"(?P<quoted>(?:[^"]|"")+)"|`(?P<ticked>(?:[^`]|``)+)`|(?P<plain>[^",`()]*?[^",`()\s]))'
+        r"(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*(?:,|$)",
+        re.IGNORECASE,
+    )
+    keys, at = [], 0
+    while at < len(text):
+        match = part.match(text, at)
+        if match is None:
+            return []
+        column = match["plain"] or (match["ticked"] or "").replace("``", "`") or match["quoted"].replace('""', '"')
+        is_descending = (match["direction"] or "").upper() == "DESC"
+        nulls = match["nulls"]
+        keys.append(SortKey(column, is_descending, not is_descending if nulls is None else nulls.upper() == "FIRST"))
+        at = match.end()
+    return [] if text.rstrip().endswith(",") else keys
 
 
 def unknown(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:

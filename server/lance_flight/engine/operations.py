@@ -96,9 +96,18 @@ def _does(
     return register
 
 
-@_does("compact", CompactionRules, COMPACTION_SCHEMA)
-def _compact(table: Table, rules: CompactionRules, work: OperationWork) -> OperationReport:
-    return compact(table, rules, work)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compacting(CompactionRules):
+    where: str | None = None
+
+
+@_does("compact", _Compacting, COMPACTION_SCHEMA)
+def _compact(table: Table, rules: _Compacting, work: OperationWork) -> OperationReport:
+    if rules.where is None:
+        return compact(table, rules, work)
+    namespace = require_partitions(table)
+    chosen = tables_where(namespace, rules.where)(namespace.snapshot())
+    return compact(namespace, rules, work, among=[each.object_id for each in chosen])
 
 
 @_does("create-index", IndexRules, INDEXING_SCHEMA)

@@ -39,7 +39,7 @@ class Argument:
 
     It is a `flag` of the command, with a value of a `kind` that its help calls `shown`, or stands by its place where the flag has no dashes;
     a `clause` of the statement, in which `{}` stands for the value (a number needs a word behind it, its unit); and an argument of Spark's functions and jobs where it is one `of_jobs`.
-    A flag counts in parts of `per`: 100 for percent. A `pair` may be given several times.
+    A flag and a clause count in parts of `per`: 100 for percent. A `pair` may be given several times.
     """
 
     name: str
@@ -136,12 +136,18 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             "ALTER TABLE {table} COMPACT",
             "compact",
             (
-                Argument("files", "compact partition tables with more files than this", flag="--files"),
                 Argument(
-                    "deleted", "compact files of which more is deleted, too", float, "--deleted", "PERCENT", per=100
+                    "files", "compact partition tables with more files than this", int, "--files", "N", "OVER {} FILES"
+                ),
+                Argument(
+                    "deleted",
+                    "compact files of which more is deleted, too",
+                    *(float, "--deleted", "PERCENT", "DELETED {} PERCENT"),
+                    per=100,
                 ),
                 Argument("target_rows", "rows from which a file stays as it is", flag="--target-rows", of_jobs=True),
                 Argument("tables_per_commit", "partition tables that one commit updates", flag="--tables-per-commit"),
+                Argument("where", "compact tables that may hold such rows", str, "--where", "CONDITION", "WHERE {}"),
             ),
             ("ADMIN",),
             (

@@ -347,6 +347,12 @@ class NamespaceSchema:
         return None if text is None else text.decode(errors="replace")
 
     @cached_property
+    def notes(self) -> dict[str, str]:
+        """What clients have noted in the metadata of the table."""
+        notes = notes_of(self.arrow.metadata)
+        return {key.decode(errors="replace"): text.decode(errors="replace") for key, text in notes.items()}
+
+    @cached_property
     def primary_key(self) -> tuple[str, ...]:
         """The columns of the primary key, in its order."""
         return primary_key_of(self.arrow)

@@ -95,11 +95,7 @@ class SetNotes:
         """Return the schema after this change."""
         arrow = schema.arrow
         for note in self.notes:
-            wrong = [key for key in note.texts if not (is_note(key.encode()) or key.encode() == COMMENT)]
-            if wrong:
-                raise InvalidInput(
-                    f"the key {wrong[0]!r} of metadata is not a client's to choose; expected another name"
-                )
+            _check_notes(note.texts)
             if note.column is None:
                 arrow = arrow.with_metadata(_noted(arrow, note))
             else:
@@ -107,6 +103,18 @@ class SetNotes:
                 at = arrow.get_field_index(note.column)
                 arrow = arrow.set(at, arrow.field(at).with_metadata(_noted(arrow.field(at), note)))
         return replace(schema, arrow=arrow).after(schema)
+
+
+def with_notes(schema: pa.Schema, texts: Mapping[str, str]) -> pa.Schema:
+    """Return the schema of a new table with metadata that its client has chosen."""
+    _check_notes(texts)
+    return schema.with_metadata(_noted(schema, Notes(None, texts)))
+
+
+def _check_notes(texts: Mapping[str, str | None]) -> None:
+    wrong = [key for key in texts if not (is_note(key.encode()) or key.encode() == COMMENT)]
+    if wrong:
+        raise InvalidInput(f"the key {wrong[0]!r} of metadata is not a client's to choose; expected another name")
 
 
 def _noted(described: pa.Schema | pa.Field, note: Notes) -> dict[bytes, bytes] | None:

@@ -10,6 +10,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.engine.statements.create_table import CreateTable
+from lance_flight.engine.statements.parsing import parse
+from lance_flight.engine.writes.maintenance_options import as_texts, chosen_texts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.model.arrow_types import children, storage_of
 from lance_flight.model.schema import MOMENTS
@@ -21,15 +24,18 @@ from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.conditions import Node, literal
 from lance_flight_client.spark.connector.jvm import code_of
+from lance_flight_client.spark.connector.properties import (
+    DISTRIBUTION,
+    PARTITIONED_BY,
+    SORT_BY,
+    of_new_table,
+    sort_keys,
+    sorting,
+)
+from lance_flight_client.spark.connector.properties import alterations as property_changes
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, text
 from lance_flight_client.spark.options import NamedTable
 
-PARTITIONED_BY = "partitioned_by"
-"""Property whose change is a change of the partition fields."""
-
-_KEPT = frozenset({"file_version", "stable_row_ids"})
-_OF_SPARK = frozenset({"provider", "owner", "comment", "is_managed_location", "table_type"})
-_PROVIDER = "lance_flight"
 _PARTS = ("year", "month", "day", "hour")
 CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {f"{part}s": _PARTS[: place + 1] for place, part in enumerate(_PARTS)}
@@ -57,13 +63,12 @@ _TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
 def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> str:
     """Return the CREATE TABLE for columns, transforms and properties of Spark's; `table` is quoted, `kind` may be OR REPLACE TABLE."""
     properties: Mapping[str, str] = given["properties"]
-    _check_properties(properties)
+    settings = of_new_table(properties, _clustering(given["partitioning"]))
     key = _primary_key(given.get("constraints", ()))
     columns = ", ".join(
         _column({**column, "nullable": column["nullable"] and column["name"] not in key}) for column in given["columns"]
     )
     fields = partition_fields(given["partitioning"])
-    options = ", ".join(f"{name} = {text(value)}" for name, value in properties.items() if name in _KEPT)
     comment = properties.get("comment")
     return (
         f"CREATE {kind} {table} ({columns}"
@@ -71,16 +76,18 @@ def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> s
         + ")"
         + f" PARTITIONED BY ({fields})" * bool(fields)
         + (f" COMMENT {text(comment)}" if comment is not None else "")
-        + f" WITH ({options})" * bool(options)
+        + settings.clauses
     )
 
 
 def create_like(table: str, given: Mapping[str, Any], like: NamedTable) -> str:
     """Return the CREATE TABLE for one with the definition of another; `Unsupported` for what a statement says beside it."""
-    other = sorted(given["properties"].keys() - {"owner", "comment"})
-    if other:
-        raise Unsupported(f"CREATE TABLE … LIKE with {other[0]!r}; expected no more than the two tables")
-    return f"CREATE TABLE {table} LIKE {quote_name(like.db_schema)}.{quote_name(like.name)}"
+    settings = of_new_table(given["properties"])
+    if settings.options:
+        raise Unsupported(
+            f"CREATE TABLE … LIKE with {min(settings.options)!r}; expected ALTER TABLE … SET TBLPROPERTIES"
+        )
+    return f"CREATE TABLE {table} LIKE {quote_name(like.db_schema)}.{quote_name(like.name)}{settings.clauses}"
 
 
 def _primary_key(constraints: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -100,63 +107,19 @@ def _key_columns(constraint: Mapping[str, Any]) -> list[str]:
     return [".".join(path) for path in constraint["columns"]]
 
 
-def _check_properties(properties: Mapping[str, str]) -> None:
-    provider = properties.get("provider", _PROVIDER)
-    if provider.lower() != _PROVIDER:
-        raise InvalidInput(f'format {provider} of a new table: expected USING {_PROVIDER}, or .format("{_PROVIDER}")')
-    for name in sorted(properties.keys() - _KEPT - _OF_SPARK):
-        # Spark gives each option twice, once below this prefix.
-        option = name.removeprefix("option.")
-        if option in _KEPT:
-            raise Unsupported(
-                f"CREATE TABLE: option {option!r}; expected TBLPROPERTIES ({text(option)} = …), or .tableProperty({text(option)}, …)"
-            )
-        raise Unsupported(
-            f"CREATE TABLE: property {option!r} is not one of a table; expected {_instead_of(option) or ', '.join(sorted(_KEPT))}"
-        )
-
-
-_OF_OTHERS: Mapping[str, str] = MappingProxyType(
-    {
-        "location": "none: a table lies in the root, at a place of its own",
-        "external": "CREATE TABLE, without EXTERNAL",
-        "format-version": "none: see stored formats",
-        "write.distribution-mode": "the option 'distribution' of a write",
-        "write.target-file-size-bytes": "the option 'target_file_size' of a write",
-        "write.format": "none: rows are stored in Lance",
-        "write.metadata": "none: versions are kept until VACUUM",
-        "write.": "none: a change of rows writes their partitions anew",
-        "read.": "the option 'partitions' of a read",
-        "history.expire": "ALTER TABLE t SET (retain = '30d') by the service's SQL",
-        "commit.": "none: a commit is tried again by itself",
-        "delta.enableChangeDataFeed": "none: t.changes is always there",
-        "delta.autoOptimize": "ALTER TABLE t SET (compact_files = 8) by the service's SQL",
-        "delta.columnMapping": "none: columns are renamed and dropped without",
-        "delta.enableDeletionVectors": "none: deleted rows are marked in Lance's files",
-        "delta.logRetentionDuration": "ALTER TABLE t SET (retain = '30d') by the service's SQL",
-        "delta.deletedFileRetentionDuration": "VACUUM t RETAIN n HOURS",
-        "delta.": "none: properties of Delta have no meaning here",
-    }
-)
-"""Properties of others by how their names begin, longest first, with what says the same."""
-
-
-def _instead_of(name: str) -> str | None:
-    return next((instead for begin, instead in _OF_OTHERS.items() if name.lower().startswith(begin.lower())), None)
-
-
 def _column(column: Mapping[str, Any]) -> str:
     if column.get("generated"):
         raise Unsupported(
             f"column {column['name']!r} GENERATED: expected PARTITIONED BY (years(c), bucket(n, c), …) in place of a column to partition by,"
             " and a key in the INSERT, as uuid()"
         )
-    default, comment, kind = column.get("default"), column.get("comment"), _parse_type(column)
+    default = _default_value(column) if column.get("default") is not None else None
+    comment, kind = column.get("comment"), _parse_type(column)
     _check_inside((column["name"],), kind)
     return (
         f"{quote_name(column['name'])} {type_words(kind)}"
         + " NOT NULL" * (not column["nullable"])
-        + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" DEFAULT {default}" if default is not None else "")
         + (f" COMMENT {text(comment)}" if comment is not None else "")
     )
 
@@ -174,11 +137,19 @@ def _check_inside(path: tuple[str, ...], kind: spark.DataType) -> None:
         _check_inside(inside, column.dataType)
     if isinstance(kind, spark.ArrayType):
         _check_inside((*path, "element"), kind.elementType)
+    if isinstance(kind, spark.MapType):
+        _check_inside((*path, "value"), kind.valueType)
+
+
+def _default_value(given: Mapping[str, Any]) -> str:
+    """Return the default of a column: a moment, or a constant."""
+    moment = str(given.get("sql") or "").strip().lower().removesuffix("()").replace("now", "current_timestamp")
+    return moment.upper() if moment in MOMENTS else _value(given["default"])
 
 
 def _value(node: Node) -> str:
     if not node or "function" in node:
-        raise Unsupported("DEFAULT: expected a constant, which is computed when it is set")
+        raise Unsupported("DEFAULT: expected a constant, current_timestamp() or current_date()")
     if node.get("literal") is None:
         return "NULL"
     found = literal(node["type"], node["literal"])
@@ -220,6 +191,8 @@ def type_words(kind: spark.DataType) -> str:
             return f"DECIMAL({kind.precision}, {kind.scale})"
         case spark.ArrayType():
             return f"ARRAY<{type_words(kind.elementType)}>"
+        case spark.MapType():
+            return f"MAP<{type_words(kind.keyType)}, {type_words(kind.valueType)}>"
         case spark.StructType():
             return f"STRUCT<{', '.join(f'{quote_name(column.name)} {type_words(column.dataType)}' for column in kind)}>"
     if type(kind).__name__ == "TimeType":
@@ -241,14 +214,25 @@ def _fields(transform: Mapping[str, Any]) -> Iterator[str]:
     name, arguments = transform["transform"].lower(), [_argument(argument) for argument in transform["arguments"]]
     if name == "identity":
         yield from arguments
-    elif name in {"cluster_by", "sorted_bucket"}:
-        raise Unsupported(
-            f"{name.upper().replace('_', ' ')}: expected PARTITIONED BY (bucket(n, c)), and rows sorted by the option 'sort_by' of a write"
-        )
+    elif name == "cluster_by":
+        return
+    elif name == "sorted_bucket":
+        *columns, buckets = arguments[: transform["columns"]]
+        yield f"bucket({', '.join([buckets, *columns])})"
     elif name in CALENDAR:
         yield from (f"{part}({', '.join(arguments)})" for part in CALENDAR[name])
     else:
         yield f"{name}({', '.join(arguments)})"
+
+
+def _clustering(transforms: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the properties that say how the rows of CLUSTER BY and SORTED BY lie."""
+    for transform in transforms:
+        name, columns = transform["transform"].lower(), transform["arguments"][transform.get("columns", 0) :]
+        if name in {"cluster_by", "sorted_bucket"}:
+            keys = {SORT_BY: sort_keys([column["column"] for column in columns])}
+            return keys | ({DISTRIBUTION: "range"} if name == "cluster_by" else {})
+    return {}
 
 
 def _argument(node: Node) -> str:
@@ -289,21 +273,13 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
     """Return the one statement that makes all changes of a table that Spark asks for; `Unsupported` where it takes several."""
     of_columns = ", ".join(_ACTIONS[change["change"]](change) for change in changes if change["change"] in _ACTIONS)
     statements = [f"ALTER TABLE {table} {of_columns}"] if of_columns else []
+    statements += property_changes(table, [change for change in changes if change["change"] == "property"])
     statements += [_OTHERS[change["change"]](table, change) for change in changes if change["change"] in _OTHERS]
     if len(statements) != 1:
         raise Unsupported(
             f"a change of {' and of '.join(_kinds(changes))} is a commit each; expected a statement for each of them"
         )
     return statements[0]
-
-
-def is_done(change: Mapping[str, Any]) -> bool:
-    """Return whether a change removes a property that no table has."""
-    return (
-        change["change"] == "property"
-        and change.get("value") is None
-        and change["name"] not in {"comment", PARTITIONED_BY, *_KEPT}
-    )
 
 
 def list_dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -357,12 +333,13 @@ def _kinds(changes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _add_column(change: Mapping[str, Any]) -> str:
-    default, comment, kind = change.get("default"), change.get("comment"), _parse_type(change)
+    default = _default_value(change) if change.get("default") is not None else None
+    comment, kind = change.get("comment"), _parse_type(change)
     _check_inside(tuple(change["column"]), kind)
     return (
         f"ADD COLUMN {_path(change)} {type_words(kind)}"
         + " NOT NULL" * (not change["nullable"])
-        + (f" DEFAULT {_value(default)}" if default is not None else "")
+        + (f" DEFAULT {default}" if default is not None else "")
         + (f" COMMENT {text(comment)}" if comment is not None else "")
         + (f", {_move_column(change)}" if "position" in change else "")
     )
@@ -374,7 +351,7 @@ def _move_column(change: Mapping[str, Any]) -> str:
 
 
 def _default_column(change: Mapping[str, Any]) -> str:
-    value = _value(change["default"]) if "default" in change else "NULL"
+    value = _default_value(change) if "default" in change else "NULL"
     return f"ALTER COLUMN {_path(change)} {'DROP DEFAULT' if value == 'NULL' else f'SET DEFAULT {value}'}"
 
 
@@ -398,16 +375,6 @@ def _nullable(change: Mapping[str, Any]) -> str:
     return f"ALTER COLUMN {_path(change)} {'DROP' if change['nullable'] else 'SET'} NOT NULL"
 
 
-def _property(table: str, change: Mapping[str, Any]) -> str:
-    name, value = change["name"], change.get("value")
-    if name == "comment":
-        return f"COMMENT ON TABLE {table} IS {'NULL' if value is None else text(value)}"
-    if name == PARTITIONED_BY:
-        return f"ALTER TABLE {table} SET PARTITIONED BY ({value or ''})"
-    instead = _instead_of(name) or f"'comment' or {PARTITIONED_BY!r}"
-    raise Unsupported(f"property {name!r} cannot be changed; expected {instead}")
-
-
 def _add_constraint(table: str, change: Mapping[str, Any]) -> str:
     constraint = change["constraint"]
     key = ", ".join(map(quote_name, _key_columns(constraint)))
@@ -420,11 +387,12 @@ def _drop_constraint(table: str, change: Mapping[str, Any]) -> str:
     return f"ALTER TABLE {table} DROP PRIMARY KEY"
 
 
+def _cluster_by(table: str, change: Mapping[str, Any]) -> str:
+    keys = sort_keys(change["columns"])
+    return sorting(table, "range" if keys else None, keys or None)
+
+
 def _unknown(table: str, change: Mapping[str, Any]) -> str:
-    if change["name"] == "ClusterBy":
-        raise Unsupported(
-            f"ALTER TABLE {table} CLUSTER BY: expected PARTITION FIELD bucket(n, c), or the option 'sort_by' of a write"
-        )
     raise Unsupported(
         f"ALTER TABLE {table}: {change['name']} is no change of a table; expected one of its columns, its name, its comment or its partition"
         " fields"
@@ -453,8 +421,8 @@ _OTHERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = MappingProxyTyp
     {
         "add_constraint": _add_constraint,
         "drop_constraint": _drop_constraint,
+        "cluster_by": _cluster_by,
         "other": _unknown,
-        "property": _property,
     }
 )
 """Changes that are statements of their own."""
@@ -473,6 +441,8 @@ class TableDescription:
     columns: list[dict[str, str | None]] = field(default_factory=list)
     key: Sequence[str] = ()
     """The columns of the primary key, in its order."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What SHOW TBLPROPERTIES shows beside the provider."""
 
 
 def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableDescription:
@@ -480,9 +450,17 @@ def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableD
     if isinstance(relation, DirectTable):
         _, snapshot = relation.plan.open_table()
         return _of_snapshot(snapshot)
-    partitioning = _partitioning(backend, name) if isinstance(relation, ServerTable) and relation.is_partitioned else []
-    key = _key(backend, name) if isinstance(relation, ServerTable) else ()
-    return TableDescription(partitioning, _comment(backend, name), _columns(backend, name), key)
+    if not isinstance(relation, ServerTable):
+        return TableDescription(comment=_comment(backend, name), columns=_columns(backend, name))
+    partitioning = _partitioning(backend, name) if relation.is_partitioned else []
+    made = _definition(backend, name)
+    properties = {**made.notes, **as_texts(made.properties.policy)}
+    return TableDescription(partitioning, made.comment, _columns(backend, name), made.primary_key, properties)
+
+
+def _definition(backend: SqlRunner, table: NamedTable) -> CreateTable:
+    shown = backend.rows(f"SHOW CREATE TABLE {quote_name(table.db_schema)}.{quote_name(table.name)}")
+    return cast("CreateTable", parse(shown.column("definition")[0].as_py()))
 
 
 def _of_snapshot(snapshot: Snapshot) -> TableDescription:
@@ -493,7 +471,8 @@ def _of_snapshot(snapshot: Snapshot) -> TableDescription:
         for default, comment in [(schema.shown_defaults.get(name), schema.comments.get(name))]
         if default is not None or comment is not None
     ]
-    return TableDescription(partitioning_of(snapshot), schema.comment, columns, schema.primary_key)
+    properties = {**schema.notes, **chosen_texts(snapshot)}
+    return TableDescription(partitioning_of(snapshot), schema.comment, columns, schema.primary_key, properties)
 
 
 def partitioning_of(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -523,14 +502,6 @@ def _columns(backend: SqlRunner, table: NamedTable) -> list[dict[str, str | None
         " AND (column_default IS NOT NULL OR column_comment IS NOT NULL)"
     )
     return cast("list[dict[str, str | None]]", backend.rows(sql).to_pylist())
-
-
-def _key(backend: SqlRunner, table: NamedTable) -> list[str]:
-    sql = (
-        "SELECT column_name FROM information_schema.key_column_usage"  # noqa: S608 - quoted
-        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)} ORDER BY ordinal_position"
-    )
-    return cast("list[str]", backend.rows(sql).column(0).to_pylist())
 
 
 def _comment(backend: SqlRunner, table: NamedTable) -> str | None:

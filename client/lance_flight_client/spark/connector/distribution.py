@@ -17,6 +17,7 @@ from lance_flight.model.hashing import hash_class
 from pyarrow import types
 
 from lance_flight_client.spark.connector.definitions import partitioning_of
+from lance_flight_client.spark.connector.properties import distribution_options
 from lance_flight_client.spark.connector.relations import DirectTable, Relation
 from lance_flight_client.spark.connector.table_options import TableWriteOptions
 from lance_flight_client.spark.connector.writes import NewTable
@@ -53,18 +54,21 @@ def distribute_rows(relation: Relation, command: str, options: TableWriteOptions
     if not isinstance(relation, DirectTable | NewTable) or command in _ROWS_STAY:
         return {}
     snapshot = table_at(relation.store).snapshot() if isinstance(relation, NewTable) else relation.plan.open_table()[1]
+    options = distribution_options(options, snapshot.schema.notes)
     fields = [] if options.distribution == "none" else partitioning_of(snapshot)
     keys = [field for field in fields if _is_computed(field, relation.source)]
     sorted_by = options.sort_by or ()
     for name in sorted_by:
-        if name not in relation.source.names:
-            raise InvalidInput(f"'sort_by' names {name!r}; expected columns of {', '.join(relation.source.names)}")
+        if name.column not in relation.source.names:
+            raise InvalidInput(
+                f"'sort_by' names {name.column!r}; expected columns of {', '.join(relation.source.names)}, or ALTER TABLE … WRITE UNORDERED"
+            )
     is_moved = bool(keys or (sorted_by and options.distribution == "range"))
     return {
         "keys": keys,
         "is_range": options.distribution == "range",
         "bytes": (options.target_file_size or 0) if is_moved else 0,
-        "sorted": list(sorted_by),
+        "sorted": [key._asdict() for key in sorted_by],
     }
 
 

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from lance_flight.errors import InvalidInput, Unsupported
+from lance_flight.errors import InvalidInput, NotFound, Unsupported
 
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.definitions import CALENDAR
+from lance_flight_client.spark.connector.properties import sorting
+from lance_flight_client.spark.connector.relations import text
+from lance_flight_client.spark.connector.table_options import TableWriteOptions
 from lance_flight_client.spark.options import NamedTable
 
 _NAME = r"(?:`(?:[^`]|``)+`|[\w-]+)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER = 24 * 366 * 100
 """Hours for which a VACUUM that is only about uncommitted files retains snapshots."""
+_WEEK = 7 * 24
 
 
 def _hours(given: str | None, what: str) -> int | None:
@@ -37,12 +41,19 @@ def _moment(given: str) -> str:
     return quote_name((_EPOCH + timedelta(microseconds=int(given))).isoformat())
 
 
-def _expire(table: str, given: Mapping[str, str | None]) -> str:
-    hours = _hours(given["older_than"], "older_than")
+def _expire(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    hours, kept = _hours(given["older_than"], "older_than"), given["retain_last"]
+    if kept is not None:
+        # So many snapshots are kept as well as all that are newer.
+        newest = f'{table[:-1]}$snapshots" ORDER BY version DESC LIMIT 1 OFFSET {max(int(kept), 1) - 1}'
+        times = asked.rows(f"SELECT committed_at FROM {newest}").column(0).to_pylist()  # noqa: S608 - quoted
+        age = math.ceil((datetime.now(UTC) - times[0]) / timedelta(hours=1)) if times else _FOREVER
+        hours = max(_WEEK if hours is None else hours, age)
     return f"VACUUM {table}" + ("" if hours is None else f" RETAIN {hours} HOURS")
 
 
-def _remove_orphans(table: str, given: Mapping[str, str | None]) -> str:
+def _remove_orphans(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    del asked
     hours = _hours(given["older_than"], "older_than")
     return (
         f"VACUUM {table} RETAIN {_FOREVER} HOURS"
@@ -51,15 +62,37 @@ def _remove_orphans(table: str, given: Mapping[str, str | None]) -> str:
     )
 
 
-def _rewrite(table: str, given: Mapping[str, str | None]) -> str:
-    if (given["strategy"] or "binpack").lower() != "binpack":
+def _rewrite(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    del asked
+    if (given["strategy"] or "binpack").lower() != "binpack" or given["sort_order"] is not None:
         raise Unsupported(
-            f"strategy {given['strategy']!r}; expected binpack, and rows sorted by the option 'sort_by' of a write"
+            f"strategy {given['strategy'] or 'sort'!r}; expected binpack, and ALTER TABLE … WRITE ORDERED BY for the rows of later writes"
         )
-    return f"ALTER TABLE {table} COMPACT"
+    options: dict[str, str] = json.loads(given["options"] or "{}")
+    unknown = sorted(options.keys() - _REWRITING)
+    if unknown:
+        raise Unsupported(f"rewrite_data_files with option {unknown[0]!r}; expected {', '.join(_REWRITING)}")
+    clauses = [clause.format(_number(name, options[name])) for name, clause in _REWRITING.items() if name in options]
+    where = [] if given["where"] is None else [f"WHERE {given['where']}"]
+    return " ".join([f"ALTER TABLE {table} COMPACT", *clauses, *where])
 
 
-def _fast_forward(table: str, given: Mapping[str, str | None]) -> str:
+_REWRITING: Mapping[str, str] = MappingProxyType(
+    {"min-input-files": "OVER {:.0f} FILES", "delete-ratio-threshold": "DELETED {:.0f} PERCENT"}
+)
+"""Options of `rewrite_data_files`, each with the clause of COMPACT that it is."""
+
+
+def _number(name: str, given: str) -> float:
+    try:
+        # From so many files on is more than one fewer.
+        return float(given) * 100 if name == "delete-ratio-threshold" else max(int(given) - 1, 0)
+    except ValueError:
+        raise InvalidInput(f"option {name!r} is {given!r}; expected a number") from None
+
+
+def _fast_forward(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    del asked
     if given["branch"] != "main":
         raise Unsupported(
             f"fast_forward of branch {given['branch']!r}; expected 'main', which a branch takes the place of"
@@ -67,7 +100,8 @@ def _fast_forward(table: str, given: Mapping[str, str | None]) -> str:
     return f"ALTER TABLE {table} PUBLISH BRANCH {quote_name(given['to'] or '')}"
 
 
-def _ancestors(table: str, given: Mapping[str, str | None]) -> str:
+def _ancestors(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    del asked
     upto = "" if given["snapshot_id"] is None else f" WHERE version <= {int(given['snapshot_id'])}"
     listed = f'{table[:-1]}$snapshots"'
     return f"SELECT version AS snapshot_id, committed_at AS timestamp FROM {listed}{upto} ORDER BY version DESC"  # noqa: S608 - quoted
@@ -79,13 +113,24 @@ class ForeignProcedure:
 
     description: str
     types: Mapping[str, str]
-    statement: Callable[[str, Mapping[str, str | None]], str]
+    statement: Callable[[SqlRunner, str, Mapping[str, str | None]], str]
     required: tuple[str, ...] = ("table",)
     reports: bool = True
 
 
-def _rollback(point: Callable[[str], str], name: str) -> Callable[[str, Mapping[str, str | None]], str]:
-    return lambda table, given: f"ALTER TABLE {table} ROLLBACK TO {point(given[name] or '')}"
+def _rollback(point: Callable[[str], str], name: str) -> Callable[[SqlRunner, str, Mapping[str, str | None]], str]:
+    return lambda _, table, given: f"ALTER TABLE {table} ROLLBACK TO {point(given[name] or '')}"
+
+
+def _purge(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    del asked, given
+    return f"ALTER TABLE {table} COMPACT DELETED 0 PERCENT"
+
+
+def _nothing(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> str:
+    """Return the statement that shows there is nothing to do, and that the table is there."""
+    del asked, given
+    return f"SELECT 'nothing' AS kind FROM {table} LIMIT 0"  # noqa: S608 - quoted
 
 
 _TABLE = {"table": "string"}
@@ -116,7 +161,9 @@ FOREIGN: Mapping[str, ForeignProcedure] = MappingProxyType(
             reports=False,
         ),
         "expire_snapshots": ForeignProcedure(
-            "Remove old snapshots, as vacuum does", MappingProxyType({**_TABLE, "older_than": "timestamp"}), _expire
+            "Remove old snapshots, as vacuum does",
+            MappingProxyType({**_TABLE, "older_than": "timestamp", "retain_last": "int"}),
+            _expire,
         ),
         "remove_orphan_files": ForeignProcedure(
             "Remove files of transactions that were aborted, as vacuum does",
@@ -124,8 +171,31 @@ FOREIGN: Mapping[str, ForeignProcedure] = MappingProxyType(
             _remove_orphans,
         ),
         "rewrite_data_files": ForeignProcedure(
-            "Rewrite small files, as compact does", MappingProxyType({**_TABLE, "strategy": "string"}), _rewrite
+            "Rewrite small files, as compact does",
+            MappingProxyType(
+                {
+                    **_TABLE,
+                    "strategy": "string",
+                    "sort_order": "string",
+                    "options": "map<string, string>",
+                    "where": "string",
+                }
+            ),
+            _rewrite,
         ),
+        "rewrite_position_delete_files": ForeignProcedure(
+            "Rewrite files with deleted rows, as compact does",
+            MappingProxyType(_TABLE),
+            _purge,
+        ),
+        **{
+            name: ForeignProcedure(f"Do nothing: {why}", MappingProxyType(_TABLE), _nothing)
+            for name, why in {
+                "rewrite_manifests": "a table has one manifest",
+                "compute_table_stats": "counts and extremes are kept as rows are written",
+                "compute_partition_stats": "counts and extremes are kept as rows are written",
+            }.items()
+        },
         "ancestors_of": ForeignProcedure(
             "List the versions up to one", MappingProxyType({**_TABLE, "snapshot_id": "long"}), _ancestors
         ),
@@ -136,13 +206,8 @@ NO_PROCEDURES: Mapping[str, str] = MappingProxyType(
     {
         "cherrypick_snapshot": "create_branch and publish_branch: write to a branch, and publish it",
         "publish_changes": "publish_branch: write to a branch, and publish it",
-        "rewrite_manifests": "nothing: a table has one manifest",
-        "rewrite_position_delete_files": "compact",
-        "add_files": "INSERT INTO … SELECT * FROM parquet.`path`, or ALTER TABLE … ATTACH TABLE by the service's SQL",
         "snapshot": "CREATE TABLE … AS SELECT, or create_branch",
         "register_table": "nothing: a table in the root is registered",
-        "compute_table_stats": "nothing: counts and extremes are kept as rows are written",
-        "compute_partition_stats": "nothing: counts and extremes are kept as rows are written; see t.partitions",
         "rewrite_table_path": "nothing: no file names another root, so a directory can be copied; see backup",
     }
 )
@@ -156,16 +221,37 @@ def changelog_view(table: str, given: Mapping[str, str | None]) -> tuple[str, st
     ('t_changes', 'changes_5')
     """
     options: dict[str, str] = json.loads(given["options"] or "{}")
-    unknown = sorted(options.keys() - {_START, _END})
-    if unknown or (_END in options and _START not in options):
+    unknown = sorted(options.keys() - {*_STARTS, *_ENDS})
+    starts = [_point_of(name, options[name]) for name in _STARTS if name in options]
+    ends = [_point_of(name, options[name]) for name in _ENDS if name in options]
+    if unknown or len(starts) > 1 or len(ends) > len(starts):
         raise Unsupported(
-            f"create_changelog_view with {', '.join(map(repr, options))}; expected {_START!r}, and {_END!r} with it"
+            f"create_changelog_view with {', '.join(map(repr, options))}; expected one of {', '.join(map(repr, _STARTS))}, and one of"
+            f" {', '.join(map(repr, _ENDS))} with it"
         )
-    bounds = [str(int(options[name])) for name in (_START, _END) if name in options]
-    return given["changelog_view"] or f"{table.rpartition('.')[2]}_changes", "_".join(["changes", *bounds])
+    return given["changelog_view"] or f"{table.rpartition('.')[2]}_changes", "_".join(["changes", *starts, *ends])
 
 
-_START, _END = "start-snapshot-id", "end-snapshot-id"
+def _point_of(name: str, given: str) -> str:
+    """Return a version, or a moment that is given in milliseconds, as the name of a change feed has it."""
+    if not given.isdecimal():
+        raise InvalidInput(f"option {name!r} is {given!r}; expected a number")
+    return f"t{int(given) * 1000}" if name.endswith("timestamp") else str(int(given))
+
+
+_STARTS, _ENDS = ("start-snapshot-id", "start-timestamp"), ("end-snapshot-id", "end-timestamp")
+
+
+def added_files(catalog: str, table: NamedTable, source: str) -> str:
+    """Return the statement of Spark's that adds the rows of files, or of another table, by the names of its columns.
+
+    >>> added_files("lake", NamedTable("s", "t"), "parquet.`/x`")
+    'INSERT INTO `lake`.`s`.`t` BY NAME SELECT * FROM parquet.`/x`'
+    """
+    if re.fullmatch(rf"{_NAME}(?:\.{_NAME})*", source) is None:
+        raise InvalidInput(f"source_table {source!r}; expected a table, or parquet.`path`")
+    into = ".".join("`" + part.replace("`", "``") + "`" for part in (catalog, *table))
+    return f"INSERT INTO {into} BY NAME SELECT * FROM {source}"  # noqa: S608 - names
 
 
 def run_words(asked: SqlRunner, table: NamedTable, words: str) -> tuple[str, bool] | None:
@@ -205,6 +291,8 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     verb = match["verb"].upper()
     if verb not in {"CREATE", "REPLACE"}:
         verb = "REPLACE" if _is_named(asked, table, kind, name) else "CREATE"
+    if (verb, kind) == ("REPLACE", "BRANCH"):
+        raise Unsupported(f"REPLACE BRANCH {name}: expected DROP BRANCH, and CREATE BRANCH … AS OF VERSION")
     return f"ALTER TABLE {_sql(table)} {verb} {kind} {quote_name(name)}{point}", False
 
 
@@ -286,6 +374,59 @@ def _refuses(instead: str) -> _Meaning:
     return refuse
 
 
+def _order_writes(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    """Return the statement for Iceberg's order of writes: of all rows, of those of a task, or of those of a partition."""
+    order = match["order"]
+    if order is not None:
+        options = TableWriteOptions.parse({"sort_by": order})
+        known = asked.rows(f"SELECT * FROM {_sql(table)} LIMIT 0").column_names  # noqa: S608 - quoted
+        for key in options.sort_by or ():
+            if key.column not in known:
+                raise NotFound.named("column", key.column, known)
+    distribution = "hash" if match["distributed"] else "none" if match["locally"] or order is None else "range"
+    return sorting(_sql(table), distribution, order), False
+
+
+def _identify(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    columns = [_unquoted(name.strip()) for name in match["columns"].split(",")]
+    if match["verb"].upper() == "SET":
+        return f"ALTER TABLE {_sql(table)} ADD PRIMARY KEY ({', '.join(map(quote_name, columns))})", False
+    sql = (
+        "SELECT column_name FROM information_schema.key_column_usage"  # noqa: S608 - quoted
+        f" WHERE table_schema = {text(table.db_schema)} AND table_name = {text(table.name)}"
+    )
+    key = asked.rows(sql).column(0).to_pylist()
+    if sorted(key) != sorted(columns):
+        raise Unsupported(f"{match[0]}: the identifier fields are {', '.join(key) or 'none'}; expected all of them")
+    return f"ALTER TABLE {_sql(table)} DROP PRIMARY KEY", False
+
+
+def _show_partitions(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    del asked
+    condition = re.sub(r"('(?:[^']|'')*')|,", lambda found: found[1] or " AND", match["values"])
+    return f"SHOW PARTITIONS {_sql(table)} WHERE {condition}", True
+
+
+def _index(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool] | None:
+    del asked
+    kind = match["kind"] or match["using"]
+    unless = "IF NOT EXISTS " if match["unless"] else ""
+    columns = ", ".join(_column_text(name.strip()) for name in match["columns"].split(","))
+    using = f" USING {kind}" if kind else ""
+    return f"CREATE INDEX {unless}{quote_name(_unquoted(match['name']))} ON {_sql(table)} ({columns}){using}", False
+
+
+def _drop_index(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool] | None:
+    del asked
+    unless = "IF EXISTS " if match["if"] else ""
+    return f"DROP INDEX {unless}{quote_name(_unquoted(match['name']))} ON {_sql(table)}", False
+
+
+def _does_nothing(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
+    del match
+    return _nothing(asked, _sql(table), {}), True
+
+
 def _require(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool]:
     del asked
     return f"ALTER TABLE {_sql(table)} ALTER COLUMN {_column_text(match['column'])} SET NOT NULL", False
@@ -293,14 +434,13 @@ def _require(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple
 
 _NO_STATEMENTS: Mapping[str, str] = MappingProxyType(
     {
-        r"(?:CREATE|DROP)\s+INDEX": "CREATE INDEX ON t (column) USING …, or DROP INDEX i ON t, by the service's SQL",
+        r"(?:CREATE|DROP)\s+INDEX": "CREATE INDEX i ON t (column) USING kind, or DROP INDEX i ON t",
         r"CREATE\b.*\bCLONE": "CREATE TABLE … LIKE and INSERT … SELECT, or ALTER TABLE … CREATE BRANCH",
         "GENERATE": "nothing: any reader of Lance opens a partition by itself",
-        r"(?:FSCK\s+|MSCK\s+)?REPAIR": "VERIFY TABLE and REPAIR TABLE by the service's SQL, or CALL … .system.verify('t')",
-        "REORG": "OPTIMIZE, which leaves deleted rows out",
+        r"(?:MSCK\s+)?REPAIR": "nothing: partitions appear as rows arrive; FSCK REPAIR TABLE looks for damage",
+        "REORG": "REORG TABLE t [WHERE …] APPLY (PURGE)",
         r"COPY\s+INTO": "INSERT INTO t SELECT * FROM parquet.`path`, or a job file with a commit_id for each file",
         r"ALTER TABLE\s+(?:ADD|DROP)\s+FEATURE": "nothing: a table has no features to switch",
-        "ANALYZE": "nothing: counts and extremes are kept as rows are written",
     }
 )
 """Statements of others that have no like here, by their first words, with what to do instead."""
@@ -309,29 +449,36 @@ _STATEMENTS: Mapping[str, _Meaning] = MappingProxyType(
     {
         r"ALTER TABLE\s+(?P<verb>ADD|DROP)\s+PARTITION\s+FIELD\s+(?P<fields>.+)": _change_fields,
         r"ALTER TABLE\s+(?P<verb>REPLACE)\s+PARTITION\s+FIELD\s+(?P<fields>.+?)\s+WITH\s+(?P<replacing>.+)": _change_fields,
-        r"ALTER TABLE\s+(?:CREATE\s+OR\s+)?REPLACE\s+BRANCH\b.*": _refuses(
-            "DROP BRANCH, and CREATE BRANCH … AS OF VERSION"
-        ),
         rf"ALTER TABLE\s+(?P<verb>CREATE(?:\s+OR\s+REPLACE)?|REPLACE)\s+(?P<kind>BRANCH|TAG)\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})"
         r"(?:\s+AS\s+OF\s+VERSION\s+(?P<version>\d+))?\s*(?P<rest>.*)": _make_named,
         rf"ALTER TABLE\s+DROP\s+(?P<kind>BRANCH|TAG)\s+(?P<if>IF\s+EXISTS\s+)?(?P<name>{_NAME})": _drop_named,
         rf"ALTER TABLE\s+(?:ALTER|CHANGE)\s+(?:COLUMN\s+)?(?P<column>{_NAME}(?:\.{_NAME})*)\s+SET\s+NOT\s+NULL": _require,
-        r"ALTER TABLE\s+DROP\s+PARTITION\s*(?P<values>\([^`]*\))": _says(
+        r"ALTER TABLE\s+DROP\s+(?:IF\s+EXISTS\s+)?PARTITION\s*(?P<values>\([^`]*\))": _says(
             "ALTER TABLE {table} DROP PARTITION {values}", reports=False
         ),
         r"ALTER TABLE\s+ADD\s+.*PARTITION\b.*": _refuses("nothing: partitions appear as rows arrive"),
         r"ALTER TABLE\s+DROP\s+.*PARTITION\b.*": _refuses("ALTER TABLE … DROP PARTITION (field = value, …)"),
         r"SHOW\s+PARTITIONS": _says("SHOW PARTITIONS {table}"),
-        r"SHOW\s+PARTITIONS\s+.*": _refuses("SELECT … FROM t.partitions WHERE …"),
-        **{rf"{verb}\b.*": _refuses(instead) for verb, instead in _NO_STATEMENTS.items()},
-        r"ALTER TABLE\s+WRITE\s+.*": _refuses("the options 'distribution' and 'sort_by' of a write"),
-        r"ALTER TABLE\s+(?:SET|DROP)\s+IDENTIFIER\s+FIELDS\s+.*": _refuses(
-            "ALTER TABLE … ADD CONSTRAINT name PRIMARY KEY (column, …), or DROP CONSTRAINT"
+        r"SHOW\s+PARTITIONS\s+PARTITION\s*\((?P<values>[^`]*)\)": _show_partitions,
+        rf"CREATE\s+INDEX\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON(?:\s+TABLE)?(?:\s+USING\s+(?P<kind>\w+))?"
+        r"\s*\((?P<columns>[^()]+)\)(?:\s+USING\s+(?P<using>\w+))?": _index,
+        rf"DROP\s+INDEX\s+(?P<if>IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON(?:\s+TABLE)?": _drop_index,
+        r"FSCK\s+REPAIR\s+TABLE(?P<rest>(?:\s+DRY\s+RUN)?)": _says("REPAIR TABLE {table}{rest}"),
+        r"REORG\s+TABLE(?P<where>(?:\s+WHERE\s.+)?)\s+APPLY\s*\(\s*PURGE\s*\)": _says(
+            "ALTER TABLE {table} COMPACT DELETED 0 PERCENT{where}"
         ),
-        r"OPTIMIZE": _says("ALTER TABLE {table} COMPACT"),
-        r"OPTIMIZE\s+.*": _refuses("OPTIMIZE of a whole table, and rows sorted by the option 'sort_by' of a write"),
+        r"ANALYZE\s+TABLE\s+COMPUTE\s+(?:DELTA\s+)?STATISTICS\b.*": _does_nothing,
+        **{rf"{verb}\b.*": _refuses(instead) for verb, instead in _NO_STATEMENTS.items()},
+        r"ALTER TABLE\s+WRITE\s+(?P<distributed>DISTRIBUTED\s+BY\s+PARTITION)?\s*(?P<locally>LOCALLY\s+)?(?:ORDERED\s+BY\s+(?P<order>.+)|UNORDERED)?": _order_writes,
+        r"ALTER TABLE\s+(?P<verb>SET|DROP)\s+IDENTIFIER\s+FIELDS\s+(?P<columns>.+)": _identify,
+        r"OPTIMIZE(?:\s+FULL)?": _says("ALTER TABLE {table} COMPACT"),
+        r"OPTIMIZE\s+(?P<where>WHERE\s(?:(?!\sZORDER\s).)+)": _says("ALTER TABLE {table} COMPACT {where}"),
+        r"OPTIMIZE\s+.*": _refuses("OPTIMIZE [FULL] [WHERE …], and WRITE ORDERED BY for the rows of later writes"),
         r"VACUUM(?:\s+FULL)?(?P<rest>(?:\s+RETAIN\s+\d+\s+HOURS)?(?:\s+DRY\s+RUN)?)": _says("VACUUM {table}{rest}"),
-        r"VACUUM\s+.*": _refuses("VACUUM [RETAIN n HOURS] [DRY RUN], which looks at all files"),
+        r"VACUUM\s+LITE(?P<rest>(?:\s+RETAIN\s+\d+\s+HOURS)?)(?P<dry>(?:\s+DRY\s+RUN)?)": _says(
+            f"VACUUM {{table}}{{rest}} TRANSACTIONS {_FOREVER} HOURS{{dry}}"
+        ),
+        r"VACUUM\s+.*": _refuses("VACUUM [FULL | LITE] [RETAIN n HOURS] [DRY RUN]"),
         r"(?:DESCRIBE|DESC)\s+HISTORY(?P<limit>(?:\s+LIMIT\s+\d+)?)": _says(
             "SELECT version, committed_at AS timestamp, operation FROM {snapshots} ORDER BY version DESC{limit}"
         ),

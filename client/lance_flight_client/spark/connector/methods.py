@@ -21,7 +21,7 @@ from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
 from lance_flight_client.spark.connector.foreign_words import FOREIGN
 from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickle_handle, unpickle_handle
-from lance_flight_client.spark.connector.procedures import CHANGELOG, PROCEDURES, description, parameters
+from lance_flight_client.spark.connector.procedures import ADD_FILES, CHANGELOG, PROCEDURES, description, parameters
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
@@ -123,7 +123,7 @@ def load_table(given: Arguments) -> dict[str, Any]:
     return {
         **answer,
         "partitioning": description.partitioning,
-        "properties": {**answer["properties"], **comment},
+        "properties": {**description.properties, **answer["properties"], **comment},
         "is_pinned": point != NEWEST,
         "hidden": [*HIDDEN, *NO_HIDDEN] if isinstance(relation, DirectTable | ServerTable) else [],
         "key": {"name": primary_key_name(name.name), "columns": description.key} if description.key else None,
@@ -168,7 +168,7 @@ def end_table(given: Arguments) -> None:
 
 def alter_table(given: Arguments) -> None:
     """Change a table by all changes of a statement, in one commit."""
-    changes: Sequence[Mapping[str, Any]] = [each for each in given["changes"] if not definitions.is_done(each)]
+    changes: Sequence[Mapping[str, Any]] = given["changes"]
     if not changes:
         # DROP COLUMN IF EXISTS of one that is not there.
         return
@@ -398,7 +398,7 @@ def delete_where(given: Arguments) -> None:
 def procedures(given: Arguments) -> list[str]:
     """Return the names of the procedures."""
     del given
-    return [*PROCEDURES, *FOREIGN, CHANGELOG]
+    return [*PROCEDURES, *FOREIGN, CHANGELOG, ADD_FILES]
 
 
 def load_procedure(given: Arguments) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import pyarrow as pa
 from lance_flight.catalog.tables.sources import row_counts
@@ -259,6 +259,12 @@ METADATA: Mapping[str, str] = MappingProxyType(
         "files": "SELECT *, path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
         " bytes AS file_size_in_bytes FROM {files}",
         "partitions": "SELECT *, rows AS record_count, files AS file_count FROM {partitions}",
+        "manifests": "SELECT 0 AS content, '__manifest' AS path, max(version) AS added_snapshot_id, (SELECT count(*) FROM {files})"
+        " AS existing_data_files_count, (SELECT coalesce(sum(rows - deleted_rows), 0) FROM {files}) AS existing_rows_count FROM {snapshots}",
+        "entries": "SELECT 0 AS status, {{'file_path': path, 'file_format': 'lance',"
+        " 'record_count': rows - deleted_rows, 'file_size_in_bytes': bytes}} AS data_file, object_id AS partition_id FROM {files}",
+        "delete_files": "SELECT 1 AS content, path AS file_path, 'lance' AS file_format, deleted_rows AS record_count,"
+        " object_id AS partition_id FROM {files} WHERE deleted_rows > 0",
         "data_files": "SELECT path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
         " bytes AS file_size_in_bytes, object_id AS partition_id FROM {files}",
     }
@@ -267,21 +273,19 @@ METADATA: Mapping[str, str] = MappingProxyType(
 
 NO_METADATA: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("manifests", "all_manifests"), "partitions: one manifest lists the partitions of a table"),
-        **dict.fromkeys(
-            ("entries", "all_entries", "all_files", "all_data_files"), "files, of the table or of one VERSION AS OF"
-        ),
-        **dict.fromkeys(
-            ("delete_files", "all_delete_files", "position_deletes"),
-            "files, whose deleted_rows counts the rows that are gone",
-        ),
+        "all_manifests": "manifests",
+        **dict.fromkeys(("all_entries", "all_files", "all_data_files"), "entries or files, of the newest version"),
+        **dict.fromkeys(("all_delete_files", "position_deletes"), "delete_files, which counts the rows that are gone"),
     }
 )
 """Metadata tables of others that have no like here, with what to read instead."""
 
 
-_CHANGES = re.compile(r"changes(?:_(?P<at>at_)?(?P<first>\d+)(?:_(?P<last>\d+))?)?")
-"""The change feed of a table: `changes` of all versions, `changes_5_9` after version 5, `changes_at_5_9` from version 5 on, up to 9."""
+_CHANGES = re.compile(r"changes(?:_(?P<at>at_)?(?P<first>t?\d+)(?:_(?P<last>t?\d+))?)?")
+"""The change feed of a table: `changes` of all versions, `changes_5_9` after version 5, `changes_at_5_9` from version 5 on, up to 9.
+
+`t1700000000000000` is a moment in microseconds, in place of a version.
+"""
 
 
 def is_metadata(name: str) -> bool:
@@ -289,18 +293,52 @@ def is_metadata(name: str) -> bool:
     return name in {*METADATA_NAMES, *METADATA, *NO_METADATA} or _CHANGES.fullmatch(name) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The versions of a table that are kept, by which the points of a change feed are looked up."""
+
+    name: str
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def versions(self) -> list[int]:
+        return [row["version"] for row in self.rows]
+
+    def up_to(self, point: str) -> int:
+        """Return a version, or the last one of a moment."""
+        if not point.startswith("t"):
+            return int(point)
+        moment = _EPOCH + timedelta(microseconds=int(point[1:]))
+        found = [int(row["version"]) for row in self.rows if row["committed_at"] <= moment]
+        return found[-1] if found else self._lacks(f"up to {moment.isoformat()}")
+
+    def before(self, point: str) -> int:
+        """Return the version before one, or before the first one that is as late as a moment."""
+        if point.startswith("t"):
+            moment = _EPOCH + timedelta(microseconds=int(point[1:]))
+            found = [int(row["version"]) for row in self.rows if row["committed_at"] < moment]
+            return found[-1] if found else self._lacks(f"from {moment.isoformat()} on")
+        found = [version for version in self.versions if version < int(point)]
+        return found[-1] if found else self._lacks(f"of version {point}")
+
+    def _lacks(self, what: str) -> NoReturn:
+        first = self.rows[0]
+        raise InvalidInput(
+            f"the changes {what} of {self.name!r} are not kept; expected a version after {first['version']}, of {first['committed_at']}"
+        )
+
+
 def _changes_query(backend: SqlRunner, table: NamedTable, given: re.Match[str]) -> str:
     snapshots = f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}$snapshots')}"
-    versions = backend.rows(f"SELECT version FROM {snapshots} ORDER BY version").column(0).to_pylist()  # noqa: S608 - quoted
-    first = versions[0] if given["first"] is None else int(given["first"])
-    last = versions[-1] if given["last"] is None else int(given["last"])
-    if given["at"]:
-        before = [version for version in versions if version < first]
-        if not before:
-            raise InvalidInput(
-                f"the changes of version {first} of {table.name!r} are not kept; expected a version after {versions[0]}"
-            )
-        first = before[-1]
+    listed = f"SELECT version, committed_at FROM {snapshots} ORDER BY version"  # noqa: S608 - quoted
+    kept = _Kept(table.name, backend.rows(listed).to_pylist())
+    last = kept.versions[-1] if given["last"] is None else kept.up_to(given["last"])
+    if given["first"] is None:
+        first = kept.versions[0]
+    elif given["at"]:
+        first = kept.before(given["first"])
+    else:
+        first = kept.up_to(given["first"])
     name = text(f"{quote_name(table.db_schema)}.{quote_name(table.name)}")
     return (
         "(SELECT c.*, c._change AS _change_type, c._snapshot AS _commit_version, s.committed_at AS _commit_timestamp"  # noqa: S608 - quoted

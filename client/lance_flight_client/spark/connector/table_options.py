@@ -10,7 +10,7 @@ from typing import Any
 
 from lance_flight.errors import InvalidInput
 
-from lance_flight_client.spark.options import OF_SPARK, READ_MEANINGS, OptionReading, meanings, option
+from lance_flight_client.spark.options import OF_SPARK, READ_MEANINGS, OptionReading, SortKey, meanings, option
 
 READ, WRITE = "read of a table", "write to a table"
 STREAMED = (*READ_MEANINGS, "filter")
@@ -96,8 +96,9 @@ class TableWriteOptions:
         "with adaptive execution: bytes of shuffled rows from which a task, and so a file, is divided",
         OptionReading.number,
     )
-    sort_by: tuple[str, ...] | None = option(
-        "columns, separated by commas, that the rows of each file are sorted by", OptionReading.columns
+    sort_by: tuple[SortKey, ...] | None = option(
+        "columns, separated by commas and each with DESC or not, that the rows of each file are sorted by",
+        OptionReading.sort_keys,
     )
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from lance_flight.engine.writes.definitions import ColumnDef, PartitionDef, arro
 from lance_flight.engine.writes.ingest import PLAIN, TableProperties
 from lance_flight.errors import AlreadyExists, SqlError, Unsupported
 from lance_flight.model.schema import check_field_count
+from lance_flight.model.schema_changes import with_notes
 
 _AFTER_TYPE = (
     "NOT",
@@ -60,6 +62,7 @@ class CreateTable(ChangeStatement):
     is_temporary: bool = False
     primary_key: tuple[str, ...] = ()
     comment: str | None = None
+    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def read(cls, cursor: Cursor) -> CreateTable:
@@ -80,6 +83,8 @@ class CreateTable(ChangeStatement):
         if names and not any(map(cursor.peek, ("AS", "WITH", "ON", "COMMENT"))):
             raise cursor.error(f"the type of column {names[0]!r}, or AS and a query")
         comment = cursor.string("a comment in quotes") if cursor.accept("COMMENT") else None
+        given = read_notes(cursor) if cursor.accept("METADATA") else {}
+        notes = {key: text for key, text in given.items() if text is not None}
         options = read_bracketed_options(cursor) if cursor.accept("WITH") else {}
         if is_temporary:
             cursor.accept("ON", "COMMIT", "PRESERVE", "ROWS")
@@ -105,6 +110,7 @@ class CreateTable(ChangeStatement):
             like=like,
             primary_key=primary_key,
             comment=comment,
+            notes=notes,
             is_temporary=is_temporary,
         )
 
@@ -141,6 +147,7 @@ class CreateTable(ChangeStatement):
         return replace(
             made,
             table=self.table,
+            notes={**made.notes, **self.notes},
             if_not_exists=self.if_not_exists,
             replace=self.replace,
             is_temporary=self.is_temporary,
@@ -186,11 +193,13 @@ class _Making:
         )
         if self.statement.query is None:
             made = self.statement
-            return create(arrow_schema(made.columns, made.primary_key, made.comment), properties, iter(()))
+            columns = arrow_schema(made.columns, made.primary_key, made.comment)
+            return create(with_notes(columns, made.notes), properties, iter(()))
         session = self.new_session()
         frame = session.frame(self.statement.query, binding)
         schema = storable(frame.schema())
-        schema = pa.schema([field.with_name(shown_name(field.name)) for field in schema])
+        schema = pa.schema([column.with_name(shown_name(column.name)) for column in schema])
+        schema = with_notes(schema, self.statement.notes)
         session.prepare(frame)
         tables = (pa.Table.from_batches([batch]) for batch in division.rows(session, frame, schema))
         return create(schema, properties, tables)
@@ -271,6 +280,20 @@ def primary_key(cursor: Cursor) -> tuple[str, ...]:
     columns = references.names(cursor)
     cursor.accept("NOT", "ENFORCED")
     return columns
+
+
+def read_notes(cursor: Cursor) -> dict[str, str | None]:
+    """Read `('key' = 'text', …)`: metadata that a client chooses, None for NULL."""
+    texts: dict[str, str | None] = {}
+    cursor.expect("(")
+    while not cursor.peek(")"):
+        key = cursor.string("a key in quotes")
+        cursor.expect("=")
+        texts[key] = None if cursor.accept("NULL") else cursor.string("a text in quotes, or NULL")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return texts
 
 
 CONSTRAINTS = (("CHECK", "("), ("UNIQUE", "("), ("FOREIGN", "KEY", "("))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from lance_flight.catalog.bulk.piece_processes import work_beside_queries
 from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.namespace import require_partitions
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork
+from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.statements.kinds import MaintenanceStatement, MaintenanceWork, Required, on
 from lance_flight.model.operations import OPERATIONS, VALUE, Name, Operation
 
 
@@ -41,6 +42,12 @@ class OperationStatement(MaintenanceStatement):
         while operation.clauses and not cursor.done:
             given |= _clause(cursor, operation)
         return cls(table, given)
+
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
+        yield from MaintenanceStatement.required_privileges(self, own)
+        if "where" in self.given and Privilege.SELECT not in self.needs:
+            # Which tables a condition leaves tells of their values.
+            yield from on(table_name(self.table), Privilege.SELECT)
 
     def work(self, table: Table, progress: Watch | None) -> MaintenanceWork:
         operation, does = OPERATIONS[self.name], DOING[self.name]
@@ -70,7 +77,8 @@ def _clause(cursor: Cursor, operation: Operation) -> dict[str, Any]:
         number = cursor.number(f"a number of{unit.lower()}")
         if not cursor.accept(unit.strip().removesuffix("S")):
             cursor.expect(unit.strip())
-        return {argument.name: argument.kind(str(number))}
+        value = argument.kind(str(number))
+        return {argument.name: value if argument.per == 1 else float(number) / argument.per}
     *others, last = [argument.clause.replace(VALUE, "n") for argument in arguments]
     raise cursor.error(f"{', '.join(others)} or {last}" if others else last)
 

@@ -326,6 +326,9 @@ def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) 
         clauses.append(f"PARTITIONED BY ({show_partitioning(replace(snapshot.current_spec, fields=fields), schema)})")
     if schema.comment is not None:
         clauses.append(f"COMMENT {text_literal(schema.comment)}")
+    if schema.notes:
+        pairs = [f"{text_literal(key)} = {text_literal(text)}" for key, text in schema.notes.items()]
+        clauses.append(f"METADATA ({', '.join(pairs)})")
     options = {"stable_row_ids": "true"} if snapshot.has_stable_row_ids else {}
     options |= {"file_version": f"'{snapshot.file_version}'"} if snapshot.file_version != NEWEST else {}
     listed = [f"{option} = {value}" for option, value in options.items()]

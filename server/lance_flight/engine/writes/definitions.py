@@ -415,7 +415,7 @@ def _format_field(field: PartitionField, schema: NamespaceSchema) -> str:
     """Render a field in the syntax of PARTITIONED BY."""
     paths = [schema.source_paths.get(number) for number in field.source_ids]
     columns = ["NULL" if path is None else str(Column(path[0], path[1:])) for path in paths]
-    return f"{field.rule.as_sql(columns)} AS {field.field_id}"
+    return f"{field.rule.as_sql(columns)} AS {Column(field.field_id)}"
 
 
 def _field(schema: NamespaceSchema, definition: PartitionDef, field_id: str) -> PartitionField:

@@ -7,8 +7,9 @@ from functools import partial
 from math import inf
 from types import MappingProxyType
 
-from lance_flight.catalog.maintenance.survey import PolicyValue
+from lance_flight.catalog.maintenance.survey import PolicyValue, chosen_options
 from lance_flight.catalog.maintenance.vacuum import HOUR, TRANSACTION_FLOOR_HOURS
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.errors import InvalidInput
 from lance_flight.quantities import TIME_EXPECTED, parse_seconds
 
@@ -93,12 +94,26 @@ def as_sql(name: str, value: PolicyValue) -> str:
     >>> as_sql("retain", 604800.0), as_sql("compact_files", 8), as_sql("maintenance", False)
     ("retain = '7d'", 'compact_files = 8', 'maintenance = off')
     """
+    return f"{name} = '{_as_text(name, value)}'" if name in _TIMES else f"{name} = {_as_text(name, value)}"
+
+
+def as_texts(options: Mapping[str, PolicyValue | None]) -> dict[str, str]:
+    """Return options as texts that `parse_options` reads."""
+    return {name: RESET if value is None else _as_text(name, value) for name, value in options.items()}
+
+
+def chosen_texts(snapshot: Snapshot) -> dict[str, str]:
+    """Return the options that were chosen for a table, as texts."""
+    return as_texts(chosen_options(snapshot))
+
+
+def _as_text(name: str, value: PolicyValue) -> str:
     if isinstance(value, bool):
-        return f"{name} = {'on' if value else 'off'}"
+        return "on" if value else "off"
     if name in _TIMES:
-        return f"{name} = '{_as_time(value)}'"
+        return _as_time(value)
     # Never with an exponent, which SQL reads as another expression.
-    return f"{name} = {value:.15f}".rstrip("0") if isinstance(value, float) and value % 1 else f"{name} = {value:.0f}"
+    return f"{value:.15f}".rstrip("0") if isinstance(value, float) and value % 1 else f"{value:.0f}"
 
 
 def _as_time(seconds: float) -> str:

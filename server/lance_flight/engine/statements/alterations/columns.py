@@ -14,7 +14,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
 from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
-from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key
+from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key, read_notes
 from lance_flight.engine.statements.kinds import Required, on
 from lance_flight.engine.writes.column_changes import (
     ColumnChange,
@@ -399,16 +399,7 @@ class SetMetadata(HistoryAlteration):
 def _notes(cursor: Cursor) -> Notes:
     replaces = cursor.accept("REPLACE")
     column = cursor.name("the name of a column") if cursor.accept("COLUMN") else None
-    texts: dict[str, str | None] = {}
-    cursor.expect("(")
-    while not cursor.peek(")"):
-        key = cursor.string("a key in quotes")
-        cursor.expect("=")
-        texts[key] = None if cursor.accept("NULL") else cursor.string("a text in quotes, or NULL")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return Notes(column, texts, replaces)
+    return Notes(column, read_notes(cursor), replaces)
 
 
 @dataclass(frozen=True, slots=True)

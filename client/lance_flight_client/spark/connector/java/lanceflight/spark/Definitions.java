@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.SortedBucketTransform;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.DataType;
 
@@ -37,7 +38,12 @@ final class Definitions {
         }
         ArrayNode transforms = arguments.putArray("partitioning");
         for (Transform transform : partitioning) {
-            transforms.addObject().put("transform", transform.name()).set("arguments", ExpressionNodes.of(transform.arguments()));
+            ObjectNode node = transforms.addObject().put("transform", transform.name());
+            if (transform instanceof SortedBucketTransform sorted) {
+                // The number of buckets and their columns; what follows them is what rows are sorted by.
+                node.put("columns", sorted.columns().size() + 1);
+            }
+            node.set("arguments", ExpressionNodes.of(transform.arguments()));
         }
         return Planner.with(arguments, "properties", properties);
     }
@@ -78,6 +84,11 @@ final class Definitions {
             put(node.put("change", "add_constraint").putObject("constraint"), added.constraint());
         } else if (change instanceof TableChange.DropConstraint dropped) {
             node.put("change", "drop_constraint").put("name", dropped.name()).put("if_exists", dropped.ifExists());
+        } else if (change instanceof TableChange.ClusterBy clustered) {
+            ArrayNode columns = node.put("change", "cluster_by").put("name", "CLUSTER BY").putArray("columns");
+            for (NamedReference column : clustered.clusteringColumns()) {
+                columns.add(Planner.names(column.fieldNames()));
+            }
         } else if (change instanceof TableChange.SetProperty property) {
             node.put("change", "property").put("name", property.property()).put("value", property.value());
         } else if (change instanceof TableChange.RemoveProperty property) {

@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -141,7 +142,10 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
         JsonNode sorted = distributed().path("sorted");
         SortOrder[] orders = new SortOrder[sorted.size()];
         for (int i = 0; i < orders.length; i++) {
-            orders[i] = Expressions.sort(Transforms.column(sorted.get(i)), SortDirection.ASCENDING);
+            JsonNode key = sorted.get(i);
+            orders[i] = Expressions.sort(Transforms.column(key.get("column")),
+                key.get("is_descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING,
+                key.get("nulls_first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST);
         }
         return orders;
     }

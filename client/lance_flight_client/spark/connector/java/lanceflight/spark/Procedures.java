@@ -87,6 +87,9 @@ final class Procedures {
                 SparkSession.active().sql(
                     "CREATE OR REPLACE TEMPORARY VIEW " + quoted(answer.get("view").asText()) + " AS SELECT * FROM " + of);
             }
+            if (answer.has("run")) {
+                SparkSession.active().sql(answer.get("run").asText());
+            }
             return List.<Scan>of(new Report(answer)).iterator();
         }
 

@@ -1,5 +1,6 @@
 package lanceflight.spark;
 
+import java.time.ZoneId;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -12,7 +13,11 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -38,18 +43,28 @@ final class TableChanges extends AbstractFunction1<Seq<Expression>, LogicalPlan>
         for (Expression argument : CollectionConverters.asJava(given)) {
             values.add(argument.foldable() ? String.valueOf(argument.eval(null)) : "");
         }
+        StringBuilder versions = new StringBuilder("changes_at");
         boolean isKnown = values.size() == 2 || values.size() == 3;
         for (String version : values.subList(Math.min(1, values.size()), values.size())) {
-            isKnown &= version.matches("\\d+");
+            String point = version.matches("\\d+") ? version : moment(version);
+            isKnown &= point != null;
+            versions.append('_').append(point);
         }
         if (!isKnown) {
-            throw new UnsupportedOperationException(
-                "table_changes(" + String.join(", ", values) + "): expected the name of a table, its first version, and its last one or none");
+            throw new UnsupportedOperationException("table_changes(" + String.join(", ", values)
+                + "): expected the name of a table, its first version or a moment, and its last one or none");
         }
         List<String> name = new ArrayList<>(CollectionConverters.asJava(CatalystSqlParser$.MODULE$.parseMultipartIdentifier(values.get(0))));
-        name.add("changes_at_" + String.join("_", values.subList(1, values.size())));
+        name.add(versions.toString());
         UnresolvedRelation found = UnresolvedRelation$.MODULE$.apply(
             CollectionConverters.asScala(name).toSeq(), CaseInsensitiveStringMap.empty(), false);
         return found;
+    }
+
+    /** Returns `t` and the microseconds of a moment; null for what is none. */
+    private static String moment(String text) {
+        Option<Object> found = DateTimeUtils.stringToTimestamp(
+            UTF8String.fromString(text), ZoneId.of(SQLConf.get().sessionLocalTimeZone()));
+        return found.isEmpty() || text.isEmpty() ? null : "t" + found.get();
     }
 }
