@@ -490,7 +490,11 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("SELECT count(*) FROM {t} VERSION AS OF 99999", "refused stand in its metadata table 'snapshots'"),
             ("SELECT * FROM {t}.snapshots VERSION AS OF 1", "refused have no versions"),
             ("SELECT * FROM table_changes('{t}', 0, 1)", "refused are not kept; expected a version after"),
-            ("SELECT * FROM table_changes('{t}', '2026-01-01', '2026-02-01')", "refused are not kept"),
+            (
+                "SELECT id, _change_type, _commit_version FROM table_changes('{t}', '{begin}', '{begin}') ORDER BY id",
+                "rows [(1, 'insert', {v}), (2, 'insert', {v})]",
+            ),
+            ("SELECT * FROM table_changes('{t}', '2020-01-01')", "refused are not kept"),
             ("RESTORE TABLE {t} TO VERSION AS OF 99999", "refused 99999"),
             ("RESTORE TABLE {t} TO TIMESTAMP AS OF '1999-01-01'", "refused no version as old as"),
             ("CALL lake.system.cherrypick_snapshot(table => '{n}', snapshot_id => 1)", "refused publish_branch"),
@@ -525,14 +529,15 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("SELECT _pos FROM {t}", "refused expected _rowid"),
             ("SELECT _spec_id FROM {t}", "refused t.partitions"),
             ("SELECT * FROM {t}.manifests", "has path='__manifest'"),
-            ("SELECT * FROM {t}.all_manifests", "refused expected manifests"),
+            ("SELECT * FROM {t}.all_manifests", "has path='__manifest'"),
             ("SELECT * FROM {t}.entries", "has file_format='lance'"),
-            ("SELECT * FROM {t}.all_entries", "refused expected entries or files"),
-            ("SELECT * FROM {t}.all_files", "refused expected entries or files"),
-            ("SELECT * FROM {t}.all_data_files", "refused expected entries or files"),
+            ("SELECT * FROM {t}.all_entries", "has file_format='lance'"),
+            ("SELECT * FROM {t}.all_files", "has file_format='lance'"),
+            ("SELECT * FROM {t}.all_data_files", "has file_format='lance'"),
+            ("SELECT sum(record_count) FROM {t}.files VERSION AS OF {v}", "rows [(2,)]"),
             ("SELECT * FROM {t}.position_deletes", "refused expected delete_files"),
             ("SELECT * FROM {t}.delete_files", "rows []"),
-            ("SELECT * FROM {t}.all_delete_files", "refused expected delete_files"),
+            ("SELECT * FROM {t}.all_delete_files", "has record_count"),
             ("SELECT _metadata.file_path FROM {t}", "refused cannot be resolved"),
         ),
         "Maintenance": (
@@ -584,8 +589,11 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("CALL lake.system.remove_orphan_files(table => '{n}', location => 'data')", "refused Did you mean"),
             ("CALL lake.system.rewrite_manifests('{n}')", "rows []"),
             ("CALL lake.system.rewrite_position_delete_files('{n}')", "stored SELECT count(*) FROM {n} = [(2,)]"),
-            ("CALL lake.system.snapshot('db.a', 'db.b')", "refused CREATE TABLE … AS SELECT"),
-            ("CALL lake.system.add_files(table => '{n}', source_table => 'parquet.`x`')", "refused INSERT INTO"),
+            ("CALL lake.system.snapshot('lake.{n}', '{n}_copy')", "stored SELECT count(*) FROM {n0}_copy = [(2,)]"),
+            (
+                "CALL lake.system.add_files(table => 'public.{n0}_d', source_table => 'parquet.`{f}`')",
+                "stored SELECT * FROM {n0}_d WHERE id = 9 = [(9, 'f')]",
+            ),
             (
                 "CALL lake.system.register_table(table => '{n}', metadata_file => 'x')",
                 "refused a table in the root is registered",
@@ -634,7 +642,7 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 """
 
 
-_NAMES = {"t": "t", "n": "s.t", "n0": "t", "v": "12", "now": "2026-11-01"}
+_NAMES = {"t": "t", "n": "s.t", "n0": "t", "v": "12", "now": "2026-11-01", "f": "path", "begin": "2026-11-01"}
 
 
 def page() -> Iterator[str]:

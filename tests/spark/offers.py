@@ -129,6 +129,12 @@ def make_tables(database: Database) -> None:
     for field in ("at", "local", "day"):
         database.ingest(f"months_{field}", months(), partition_by=f"year({field}), month({field})")
     database.ingest("days", every_day(), partition_by="year(day), month(day)")
+    database.run(
+        'CREATE TABLE inside (id BIGINT, o STRUCT<a INT, "in" STRUCT<t VARCHAR>>) PARTITIONED BY (bucket(2, id))'
+    )
+    database.run(
+        "INSERT INTO inside VALUES (1, {a: 1, \"in\": {t: 'x1'}}), (2, {a: 2, \"in\": {t: 'y'}}), (3, {a: NULL, \"in\": {t: 'x3'}}), (4, NULL)"
+    )
     database.run("CREATE TABLE altered (id BIGINT NOT NULL, s VARCHAR, o STRUCT<a INT>) PARTITIONED BY (bucket(4, id))")
     database.run("INSERT INTO altered VALUES (1, 'a', {a: 2})")
     database.run("CREATE TABLE changed (id BIGINT, k BIGINT, s VARCHAR, at TIMESTAMP, x DOUBLE) PARTITIONED BY (k)")

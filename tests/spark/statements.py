@@ -102,6 +102,26 @@ LEFT = (
 )
 """Conditions over `extremes` that Spark evaluates itself, since SQL compares otherwise."""
 
+IMPLIED: Mapping[str, int] = MappingProxyType(
+    {
+        "year(at) = 2024": 3,
+        "2024 >= year(at)": 3,
+        "year(at) > 2025": 0,
+        "year(at) < 2024": 0,
+    }
+)
+"""Conditions over `months_at` that depend on the zone of a session, and how many rows a scan reads for them."""
+
+INSIDE: Mapping[str, list[int]] = MappingProxyType(
+    {
+        "o.a = 2": [2],
+        "o.in.t LIKE 'x%'": [1, 3],
+        "o.in IS NOT NULL AND o.a IN (1, 3)": [1],
+        "NOT (o.a <=> 1) AND o.in.t <> 'y'": [3],
+    }
+)
+"""Conditions over `inside`, and the ids of the rows that fulfil them."""
+
 FROM_METADATA = (
     "SELECT count(*) FROM typed",
     "SELECT count(1), count(*) + 1 FROM typed",
@@ -254,6 +274,8 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 EVERY = (
     *(f"SELECT * FROM {table} WHERE {each}" for table, conditions in PRUNED.items() for each in conditions),
     *(f"SELECT * FROM extremes WHERE {each}" for each in (*TAKEN, *LEFT)),
+    *(f"SELECT * FROM months_at WHERE {each}" for each in IMPLIED),
+    *(f"SELECT * FROM inside WHERE {each}" for each in INSIDE),
     *(*FROM_METADATA, *BY_THE_SERVER, *BY_SPARK),
     *map(created, FIELDS),
     *(f"CREATE TABLE refused {each}" for each in REFUSED_TABLES),

@@ -11,7 +11,7 @@ from tests.engine.database import Database
 from tests.spark.expressions import matching, plain
 from tests.spark.offers import Nodes, Offers, rows_of
 from tests.spark.planner import Catalog, CatalogTable, Tasks
-from tests.spark.statements import LEFT, PRUNED, TAKEN
+from tests.spark.statements import IMPLIED, INSIDE, LEFT, PRUNED, TAKEN
 
 pytestmark = pytest.mark.usefixtures("offered")
 
@@ -65,6 +65,23 @@ def test_spark_is_left_what_sql_compares_otherwise(catalog: Catalog, offers: Off
     predicates = offers.where("extremes", where)
     known = "part" if "root" in catalog.options else "whole"
     checked_scan(catalog.table("extremes"), predicates, [*[known] * (len(predicates) - 1), "none"], rows_of("extremes"))
+
+
+@pytest.mark.parametrize("where", IMPLIED)
+def test_the_year_of_a_moment_prunes_in_any_zone(catalog: Catalog, offers: Offers, where: str) -> None:
+    predicates, table = offers.where("months_at", where), catalog.table("months_at")
+    assert table.uses(predicates)[-1] == "part"
+    found = table.scan(predicates)
+    read = in_order(found.rows())
+    assert set(read) >= set(in_order(matching(predicates, rows_of("months_at"))))
+    assert len(read) == IMPLIED[where]
+
+
+@pytest.mark.parametrize("where", INSIDE)
+def test_fields_inside_structs_are_compared(catalog: Catalog, offers: Offers, where: str) -> None:
+    predicates, table = offers.where("inside", where), catalog.table("inside")
+    assert "none" not in table.uses(predicates)
+    assert sorted(row["id"] for row in table.scan(predicates).rows()) == INSIDE[where]
 
 
 def test_a_scan_reads_the_columns_that_it_is_asked_for_in_as_many_tasks_as_the_catalog_says(

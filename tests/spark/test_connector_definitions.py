@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyspark
 import pytest
-from lance_flight_client.spark.connector.foreign_words import FOREIGN
+from lance_flight_client.spark.connector.foreign_words import COPIES, FOREIGN
 from lance_flight_client.spark.connector.procedures import CHANGELOG, PROCEDURES
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import SparkSession
@@ -152,6 +152,7 @@ def test_procedures_are_called_and_listed(sql: SparkSession, database: Database,
     assert {row[-1] for row in sql.sql(f"SHOW PROCEDURES IN {catalog}.system").collect()} == {
         *PROCEDURES,
         *FOREIGN,
+        *COPIES,
         CHANGELOG,
     }
     with pytest.raises(PySparkException, match=r"no procedure .nothing.; expected system.*compact"):

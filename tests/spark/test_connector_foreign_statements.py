@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -62,11 +65,21 @@ def outcome(sql: SparkSession, database: Database, form: tuple[str, str], names:
     return "" if expected.removeprefix("refused ") in error else error or f"no error, and {rows}"
 
 
-def test_statements_of_iceberg_and_delta_do_what_they_say(sql: SparkSession, database: Database, table: str) -> None:
+def test_statements_of_iceberg_and_delta_do_what_they_say(
+    sql: SparkSession, database: Database, table: str, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"id": [9], "part": ["f"]}), tmp_path / "rows.parquet")
     database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT, at TIMESTAMPTZ) PARTITIONED BY (k)")
     database.run(f"INSERT INTO {table} VALUES (1, 1, NULL), (2, 2, NULL)")
-    version = database.value(f'SELECT max(version) FROM "{table}$snapshots"')
-    names = {"t": f"lake.{table}", "n": f"public.{table}", "n0": table, "v": version}
+    version, begin = database.rows(f'SELECT version, committed_at FROM "{table}$snapshots" ORDER BY version')[-1]
+    names = {
+        "t": f"lake.{table}",
+        "n": f"public.{table}",
+        "n0": table,
+        "v": version,
+        "f": str(tmp_path),
+        "begin": begin.isoformat(),
+    }
     forms = [form for group in FORMS.values() for form in group]
     wrong = [(form, found) for form in forms if (found := outcome(sql, database, form, names))]
     assert not wrong, "\n".join(f"{form[0]}\n  expected {form[1]}\n  found    {found}" for form, found in wrong)

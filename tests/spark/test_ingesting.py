@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lance_flight.errors import AlreadyCommitted, LanceFlightError
+from lance_flight.errors import AlreadyCommitted, AlreadyExists, LanceFlightError, NotFound
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.ingesting import describe_ingest, earlier_commit, ingest, plain_errors
+from lance_flight_client.spark.ingesting import describe_ingest, earlier_commit, ingest, plain_errors, session_settings
 from lance_flight_client.spark.job import Job, JobSource, JobTarget, Write, read_job
 from lance_flight_client.spark.program import main
 from pyspark.sql import SparkSession
@@ -99,6 +99,35 @@ def test_a_job_with_a_commit_id_is_run_once(
         ingest(spark, job)
     assert files(server.root) == before
     assert server.value(f"SELECT count(*) FROM {target.table}") == len(ROWS)
+
+
+def test_another_source_under_the_same_commit_id_is_an_error(
+    spark: SparkSession, server: Server, target: JobTarget, tmp_path: Path
+) -> None:
+    job = Job(source=as_parquet(tmp_path), target=target, write=Write(commit_id="one"))
+    ingest(spark, job)
+    other = of_source(job, where="id > 4")
+    flags = ["--root", target.root, "--table", target.table, "--commit-id", "one", "--where", "id > 4"]
+    assert main(["ingest", "--source", *job.source.paths, *flags]) == 1
+    with pytest.raises(AlreadyExists, match=r"with 9 rows, of another source; expected another commit_id"):
+        earlier_commit(other)
+    with pytest.raises((LanceFlightError, JobFailed), match="of another source") as raised, plain_errors():
+        ingest(spark, other)
+    assert raised.value.code == "already_exists"
+    assert server.value(f"SELECT count(*) FROM {target.table}") == len(ROWS)
+
+
+def test_rows_are_merged_by_their_keys(sql: SparkSession, server: Server, target: JobTarget, tmp_path: Path) -> None:
+    job = Job(source=as_parquet(tmp_path), target=target, write=Write(mode="merge", keys=("id",)))
+    for name, value in session_settings([job]).items():
+        if name.startswith("spark.sql.catalog."):
+            sql.conf.set(name, value)
+    for changed, expected in ((job, 0), (of_source(job, where="id < 4", columns=("id", "p + 3 AS p")), 4), (job, 0)):
+        ingest(sql, changed)
+        assert server.value(f"SELECT count(*) FROM {target.table}") == len(ROWS)
+        assert server.value(f"SELECT count(*) FROM {target.table} WHERE p >= 3") == expected
+    with pytest.raises(NotFound, match="no column 'nope'"):
+        ingest(sql, replace(job, write=Write(mode="merge", keys=("nope",))))
 
 
 def test_what_would_be_done_is_said_and_not_done(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from lance_flight.errors import InvalidInput
-from lance_flight_client.spark.job import SETTINGS, Job, JobSource, JobTarget, Write, read_job
+from lance_flight_client.spark.job import SETTINGS, Job, JobSource, JobTarget, Write, read_job, read_jobs
 from lance_flight_client.spark.program import OF_TABLES, main, parser, value_of_flag
 
 PAGE = Path(__file__).parent.parent.parent / "client" / "docs" / "pipelines.md"
@@ -100,7 +100,20 @@ def read(*arguments: str) -> Job:
 def test_a_file_and_flags_say_the_same(tmp_path: Path) -> None:
     assert read(written(tmp_path, WHOLE)) == AS_JOB
     assert read(*AS_FLAGS) == AS_JOB
-    assert {setting.flag for setting in SETTINGS} - {"--format"} == {text for text in AS_FLAGS if text.startswith("--")}
+    assert {setting.flag for setting in SETTINGS} - {"--format", "--key"} == {
+        text for text in AS_FLAGS if text.startswith("--")
+    }
+
+
+def test_steps_have_what_stands_outside_of_them(tmp_path: Path) -> None:
+    steps = (
+        '[[steps]]\nsource.paths = "b.csv"\n[[steps]]\n[steps.target]\ntable = "u"\n[steps.write]\nmode = "overwrite"\n'
+    )
+    file = written(tmp_path, f"{LEAST}{steps}")
+    first, second = read_jobs(file, {"target.root": "other"})
+    assert (first.source.paths, first.target.table, first.write.mode) == (("b.csv",), "t", "append")
+    assert (second.source.paths, second.target.table, second.write.mode) == (("a.csv",), "u", "overwrite")
+    assert first.target.root == second.target.root == "other"
 
 
 def test_what_is_not_said_has_its_default(tmp_path: Path) -> None:
@@ -121,6 +134,7 @@ def test_the_options_of_the_write() -> None:
             "file_version": "2.1",
             "overwrite": "table",
             "commit_id": "one",
+            "commit_source": AS_JOB.source_digest,
             "storage.aws_region": "eu-north-1",
         },
     )
@@ -192,6 +206,19 @@ WRONG = [
         ["source.options is {'header': [1]}; expected names, each with a text"],
         id="a list among pairs",
     ),
+    pytest.param(
+        LEAST + '[write]\nmode = "merge"\ncommit_id = "x"\n',
+        ["write.keys goes with write.mode = 'merge'", "goes without write.commit_id and write.cluster"],
+        id="a merge without keys",
+    ),
+    pytest.param(LEAST + '[write]\nkeys = "id"\n', ["write.keys goes with write.mode"], id="keys without a merge"),
+    pytest.param(LEAST + "[steps]\nx = 1\n", ["steps is no list of steps; expected [[steps]]"], id="no steps"),
+    pytest.param(
+        LEAST + '[[steps]]\n[[steps]]\n[steps.target]\ntabel = "u"\n',
+        [": step 2: no key target.tabel; did you mean 'table'?"],
+        id="a step",
+    ),
+    pytest.param(LEAST + "[[steps]]\n[steps.spark]\nx = 1\n", ["expected one [spark]"], id="a session of a step"),
     pytest.param("[source\n", ["cannot be read", "line 1"], id="no TOML"),
     pytest.param("source:\n  paths: a.csv\n", ["expected TOML, as [source] and paths ="], id="YAML"),
     pytest.param(

@@ -5,22 +5,24 @@ Our own errors are raised in processes that Spark starts, and arrive as the text
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
 
 from lance_flight import errors
 from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.engine.writes.definitions import parse_partition_by
-from lance_flight.errors import AlreadyCommitted
+from lance_flight.errors import AlreadyCommitted, NotFound
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +31,10 @@ from lance_flight_client.dataset.portions import store_of
 from lance_flight_client.errors import JobFailed
 from lance_flight_client.spark.clustering import cluster_by_partition
 from lance_flight_client.spark.commits import find_commit
-from lance_flight_client.spark.job import APPEND, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
+from lance_flight_client.spark.connector.sessions import settings
+from lance_flight_client.spark.job import APPEND, MERGE, OVERWRITE, OVERWRITE_TABLE, Job, JobSource
 from lance_flight_client.spark.machine import PYTHON, prepare
-from lance_flight_client.spark.options import WriteOptions
+from lance_flight_client.spark.options import STORAGE, WriteOptions
 from lance_flight_client.spark.source import FORMAT
 from lance_flight_client.spark.writing import Report, make_table, planned_table
 
@@ -42,6 +45,7 @@ _VERBS = MappingProxyType(
         APPEND: "append to",
         OVERWRITE: "overwrite the partitions that get rows of",
         OVERWRITE_TABLE: "overwrite all rows of",
+        MERGE: "merge into",
     }
 )
 
@@ -75,16 +79,22 @@ def check(job: Job) -> None:
 
 
 def earlier_commit(job: Job) -> CommitToken | None:
-    """Return the commit that an earlier run of the job has made, found without Spark."""
+    """Return the commit that an earlier run of the job has made, found without Spark; `AlreadyExists` for one of another source."""
     if job.write.commit_id is None:
         return None
-    return find_commit(job.target.root, job.target.table, job.write.commit_id, storage=job.target.storage)
+    found = find_commit(job.target.root, job.target.table, job.write.commit_id, storage=job.target.storage)
+    if found is not None:
+        found.check_source(job.source_digest)
+    return found
 
 
 def ingest(spark: SparkSession, job: Job) -> Ingested:
     """Run a job; `AlreadyCommitted` if another run of it was faster, and nothing was written."""
     began = time.perf_counter()
     rows = source_rows(spark, job.source)
+    if job.write.mode == MERGE:
+        _merge(spark, job, rows)
+        return Ingested(table=job.target.table, report=None, seconds=time.perf_counter() - began)
     if job.write.cluster:
         make_table(_options(job), rows.schema)
         target = job.target
@@ -99,6 +109,44 @@ def ingest(spark: SparkSession, job: Job) -> Ingested:
         known = earlier_commit(job)
         raise AlreadyCommitted("another run of this job was faster" if known is None else str(known))
     return Ingested(table=job.target.table, report=report, seconds=time.perf_counter() - began)
+
+
+def _catalog(job: Job) -> str:
+    """Return the name of the catalog over the root of a job."""
+    return f"job_{hashlib.sha256(job.target.root.encode()).hexdigest()[:12]}"
+
+
+def session_settings(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the settings of the session of jobs: those that they have, and a catalog over each root that rows are merged into."""
+    found: dict[str, str] = {}
+    for job in jobs:
+        if job.write.mode == MERGE:
+            storage = {f"{STORAGE}{name}": text for name, text in job.target.storage.items()}
+            found |= settings(job.target.root, catalog=_catalog(job), **storage)
+    return {**found, **jobs[0].spark}
+
+
+def _merge(spark: SparkSession, job: Job, rows: DataFrame) -> None:
+    """Change the rows whose keys are those of new ones, and add the others, in one commit."""
+    for key in job.write.keys:
+        if key not in rows.columns:
+            raise NotFound.named("column", key, rows.columns)
+    make_table(_options(job), rows.schema)
+    rows.createOrReplaceTempView(_NEW)
+    table = ".".join(map(_quoted, (_catalog(job), *_options(job).table)))
+    # NULL is a key as well: the same rows merged again are the same rows.
+    condition = " AND ".join(f"t.{_quoted(key)} <=> n.{_quoted(key)}" for key in job.write.keys)
+    spark.sql(
+        f"MERGE INTO {table} AS t USING {_NEW} AS n ON {condition}"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+_NEW = "lance_flight_new_rows"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def source_rows(spark: SparkSession, source: JobSource) -> DataFrame:
@@ -167,7 +215,27 @@ def failure(text: str) -> JobFailed:
     return JobFailed(OTHER, "; ".join(lines) or "Spark does not say why")
 
 
-PROGRESS = "spark.ui.showConsoleProgress"
+PROGRESS, LOG_LEVEL = "spark.ui.showConsoleProgress", "spark.log.level"
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Have the Java that is started here write its log to nowhere; what ends it before it answers is raised as `JobFailed`."""
+    with TemporaryFile() as log:
+        before = os.dup(STDERR)
+        try:
+            os.dup2(log.fileno(), STDERR)
+            yield
+        except PySparkException as exc:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            raise JobFailed(OTHER, f"Spark does not start: {(lines or [str(exc)])[-1].strip()}") from exc
+        finally:
+            os.dup2(before, STDERR)
+            os.close(before)
+
+
+STDERR = 2
 
 
 @contextmanager
@@ -175,15 +243,17 @@ def session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start a session with these settings, on top of those of `spark-submit` and Spark's files; stop it at the end.
 
     Tasks run in the Python of this process, unless `PYSPARK_PYTHON` or `spark.pyspark.python` names another one. How
-    far they are is shown on a terminal, and in no log.
+    far they are is shown on a terminal, and in no log. The log of Spark is shown where its level is among the settings.
     """
     os.environ.setdefault(PYTHON, settings.get("spark.pyspark.python", sys.executable))
     prepare()
-    shown = {} if sys.stderr.isatty() else {PROGRESS: "false"}
+    shown = {LOG_LEVEL: "ERROR"} | ({} if sys.stderr.isatty() else {PROGRESS: "false"})
+    # It repeats the error of a query, with its plan and its stack, on standard error.
+    logging.getLogger("SQLQueryContextLogger").disabled = LOG_LEVEL not in settings
     builder = SparkSession.builder.appName(name)
     for key, value in {**shown, **settings}.items():
         builder = builder.config(key, value)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), nullcontext() if sys.stderr.isatty() or LOG_LEVEL in settings else _unlogged():
         # The process that is forked here becomes Java at once; nothing of Lance runs in it.
         warnings.filterwarnings("ignore", "lance is not fork-safe")
         spark = builder.getOrCreate()

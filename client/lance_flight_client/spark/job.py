@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +34,7 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
 
 COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate"})
 FORMATS = tuple(dict.fromkeys(ENDINGS.values()))
-MODES = (APPEND, OVERWRITE, OVERWRITE_TABLE) = ("append", "overwrite", "overwrite table")
+MODES = (APPEND, OVERWRITE, OVERWRITE_TABLE, MERGE) = ("append", "overwrite", "overwrite table", "merge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def _one_of(words: tuple[str, ...]) -> SettingType:
 
 TEXT = SettingType("TEXT", "a text", _text)
 SQL = SettingType("SQL", "SQL as a text", _text)
+NAMES = SettingType("COLUMN", "the name of a column, or a list of them", _texts)
 PATHS = SettingType("PATH", "a path, or a list of them", _texts)
 EXPRESSIONS = SettingType("SQL", "an SQL expression, or a list of them", _texts)
 COUNT = SettingType("N", "a whole number from 1 on", _count)
@@ -160,7 +163,7 @@ class Write:
     mode: str = _setting(
         _one_of(MODES),
         "--mode",
-        "append, overwrite (the partitions that get rows), or overwrite table (all rows)",
+        "append, overwrite (the partitions that get rows), overwrite table (all rows), or merge (the rows of equal keys)",
         default=APPEND,
     )
     commit_id: str | None = _setting(
@@ -171,6 +174,9 @@ class Write:
     )
     spread: int | None = _setting(
         COUNT, "--spread", "with cluster: how many tasks share the rows of one partition", default=None
+    )
+    keys: tuple[str, ...] = _setting(
+        NAMES, "--key", "with mode merge: a column by whose values a row takes the place of another one", default=()
     )
 
 
@@ -188,7 +194,13 @@ class Job:
     @property
     def write_mode(self) -> str:
         """The mode as Spark has it."""
-        return APPEND if self.write.mode == APPEND else OVERWRITE
+        return OVERWRITE if self.write.mode in {OVERWRITE, OVERWRITE_TABLE} else APPEND
+
+    @property
+    def source_digest(self) -> str:
+        """What tells the rows of a job from those of another one: its files, and what becomes of their columns."""
+        given = dataclasses.asdict(self.source) | {"options": dict(self.source.options)}
+        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def write_options(self) -> dict[str, str]:
@@ -201,6 +213,7 @@ class Job:
             "file_version": self.target.file_version,
             "overwrite": "table" if self.write.mode == OVERWRITE_TABLE else None,
             "commit_id": self.write.commit_id,
+            "commit_source": None if self.write.commit_id is None else self.source_digest,
         }
         storage = {f"{STORAGE}{name}": text for name, text in self.target.storage.items()}
         return {name: text for name, text in options.items() if text is not None} | storage
@@ -251,18 +264,62 @@ def _ending(path: str) -> str:
     return next((ending for ending in reversed(suffixes) if ending not in COMPRESSED), "")
 
 
+STEPS = "steps"
+"""Key of a job file with several jobs, `[[steps]]`, each of which has what stands outside of them and its own."""
+
+
 def read_job(file: str | None, flags: Mapping[str, Any]) -> Job:
-    """Return the job that a file describes, if there is one, and flags by the keys that they stand for.
-
-    None is a flag not given.
-
-    `InvalidInput` names every key that is unknown, missing, or has a value that it cannot have.
+    """Return the one job that a file describes, if there is one, and flags; errors as of `read_jobs`.
 
     >>> read_job(None, {"source.paths": ["a.csv"], "target.root": "lake", "target.table": "t"}).source.kind
     'csv'
     """
+    job, *others = read_jobs(file, flags)
+    if others:
+        raise InvalidInput(f"job file {file!r} has {len(others) + 1} steps; expected one job")
+    return job
+
+
+def read_jobs(file: str | None, flags: Mapping[str, Any]) -> list[Job]:
+    """Return the jobs that a file describes, if there is one, and flags by the keys that they stand for.
+
+    None is a flag not given.
+
+    `InvalidInput` names every key that is unknown, missing, or has a value that it cannot have.
+    """
     document = {} if file is None else _document(Path(file))
     given = {key: value for key, value in flags.items() if value is not None}
+    what = "this job" if file is None else f"job file {file!r}"
+    steps = document.pop(STEPS, [{}])
+    if not (isinstance(steps, list) and steps and all(isinstance(step, dict) for step in steps)):
+        raise InvalidInput(f"{what}: {STEPS} is no list of steps; expected [[{STEPS}]], and [{STEPS}.source] below it")
+    if any("spark" in step for step in steps):
+        raise InvalidInput(f"{what}: [{STEPS}.spark]; expected one [spark], as all steps run in one session")
+    return [
+        _read(_overlaid(document, step), given, what if len(steps) == 1 else f"{what}: step {number}")
+        for number, step in enumerate(steps, start=1)
+    ]
+
+
+def _overlaid(document: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a step: keys of its sections go before those outside.
+
+    >>> _overlaid({"write": {"mode": "append"}, "target": {"root": "lake"}}, {"target": {"table": "t"}})
+    {'write': {'mode': 'append'}, 'target': {'root': 'lake', 'table': 't'}}
+    """
+    both = {
+        name: {**document[name], **step[name]}
+        for name in document.keys() & step.keys()
+        if _are_sections(document[name], step[name])
+    }
+    return {**document, **step, **both}
+
+
+def _are_sections(*contents: object) -> bool:
+    return all(isinstance(content, dict) for content in contents)
+
+
+def _read(document: Mapping[str, Any], given: Mapping[str, Any], what: str) -> Job:
     reading = _Reading(document, given, list(_unknown(document)))
     values = {setting.key: reading.value(setting) for setting in SETTINGS}
     parts = {
@@ -273,7 +330,6 @@ def read_job(file: str | None, flags: Mapping[str, Any]) -> Job:
         job = Job(**{name: SECTIONS[name](**parts[name]) for name in SECTIONS}, **parts[""])
         reading.problems.extend(_together(job))
     if reading.problems:
-        what = "this job" if file is None else f"job file {file!r}"
         raise InvalidInput(f"{what}: " + "; ".join(reading.problems))
     return job
 
@@ -348,5 +404,10 @@ def _together(job: Job) -> Iterator[str]:
     if _MASTER.fullmatch(master) is None:
         # Spark would say so with a hundred lines of its own, and end.
         yield f"spark.master is {master!r}; expected {_MASTERS}"
+    if (job.write.mode == MERGE) != bool(job.write.keys):
+        yield "write.keys goes with write.mode = 'merge', and that with it"
+    if job.write.mode == MERGE and (job.write.commit_id is not None or job.write.cluster):
+        # A merge that runs again finds its own rows.
+        yield "write.mode = 'merge' goes without write.commit_id and write.cluster"
     if job.write.spread is not None and not job.write.cluster:
         yield "write.spread goes with write.cluster, and that is not on"

@@ -333,6 +333,9 @@ class WriteOptions:
         "with mode overwrite: replace the partitions that get rows (the default), or the table"
     )
     commit_id: str | None = option("a name for this write: it is committed once, however often it runs")
+    commit_source: str | None = option(
+        "with commit_id: a name for what the rows are made from; other rows under the same commit_id are an error"
+    )
     snapshot: int | None = option(
         "the version that the rows were computed from; replaced rows must not have changed since",
         OptionReading.number,

@@ -108,9 +108,17 @@ class TableWriter(DataSourceArrowWriter):
     `report` is where the driver says what came of it.
     """
 
-    def __init__(self, planned: PlannedWrite, *, commit_id: str | None = None, report: str | None = None) -> None:
+    def __init__(
+        self,
+        planned: PlannedWrite,
+        *,
+        commit_id: str | None = None,
+        source: str | None = None,
+        report: str | None = None,
+    ) -> None:
         self._planned = planned
         self._commit_id = commit_id
+        self._source = source
         self._report = report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -119,7 +127,7 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         written = tuple(part for message in messages if message is not None for part in cast("Written", message).parts)
         count = sum(part.rows for part in written)
-        once = None if self._commit_id is None else CommitToken.now(self._commit_id, count)
+        once = None if self._commit_id is None else CommitToken.now(self._commit_id, count, self._source)
         try:
             version = self._planned.commit(written, once)
             report = Report(version=version, rows=count, partitions=len({part.object_id for part in written}))
@@ -183,8 +191,14 @@ def new_writer(options: WriteOptions, schema: StructType) -> DataSourceArrowWrit
     table = target.create()
     known = None if commit_id is None else named_commit(table.snapshot(), commit_id)
     if known is not None:
+        known.check_source(options.commit_source)
         return NothingToWrite(known, options.report)
-    return TableWriter(target.plan_write(table, options), commit_id=commit_id, report=options.report)
+    return TableWriter(
+        target.plan_write(table, options),
+        commit_id=commit_id,
+        source=options.commit_source,
+        report=options.report,
+    )
 
 
 def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:

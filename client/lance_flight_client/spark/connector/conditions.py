@@ -6,20 +6,22 @@ Numbers with a fraction are left to Spark, whose NaN and zeros compare otherwise
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 from pyarrow import types
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.types import spark_schema
 
 Node = Mapping[str, Any]
+Path: TypeAlias = tuple[str, ...]
+"""The name of a column, and those of the fields inside structs down to one of them."""
 
 MOST_VALUES = 1_000
 """Of an IN that becomes a condition."""
@@ -57,29 +59,27 @@ _EXACT = (
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Predicates over the columns of a table, `fields` as Spark has them."""
+    """Predicates over the columns of a table and the fields inside its structs, by their paths; `fields` as Spark has them."""
 
-    fields: Mapping[str, str]
-    compared: frozenset[str]
-    dated: frozenset[str] = frozenset()
+    fields: Mapping[Path, str]
+    compared: frozenset[Path]
+    dated: frozenset[Path] = frozenset()
     """Columns of dates and of moments without a zone, as they are stored: Spark rounds finer ones."""
-    steps: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[Path, int] = field(default_factory=dict)
     """Microseconds between two moments that a column of seconds or milliseconds can hold."""
 
     @classmethod
     def over(cls, schema: pa.Schema) -> Conditions:
         """Return those over the columns of a table."""
         known: StructType = spark_schema(schema)
-        compared = (field.name for field in schema if any(test(_value_type(field.type)) for test in _EXACT))
-        dated = (field.name for field in schema if field.type in _DATED)
+        kinds = dict(_walk(schema, ()))
+        compared = (path for path, kind in kinds.items() if any(test(_value_type(kind)) for test in _EXACT))
+        dated = (path for path, kind in kinds.items() if kind in _DATED)
         steps = {
-            field.name: _STEPS[field.type.unit]
-            for field in schema
-            if types.is_timestamp(field.type) and field.type.unit in _STEPS
+            path: _STEPS[kind.unit] for path, kind in kinds.items() if types.is_timestamp(kind) and kind.unit in _STEPS
         }
-        return cls(
-            {field.name: field.dataType.json() for field in known.fields}, frozenset(compared), frozenset(dated), steps
-        )
+        fields = {path: _inside(known, path).json() for path in kinds}
+        return cls(fields, frozenset(compared), frozenset(dated), steps)
 
     def sql(self, node: Node) -> str | None:
         """Return a predicate as a condition that is TRUE for the same rows; None for one that has no such condition."""
@@ -90,11 +90,35 @@ class Conditions:
         return None if known is None else known(self, arguments)
 
     def all_of(self, nodes: Sequence[Node]) -> str | None:
-        """Return the condition of those predicates that have one; None where there is nothing to fulfil."""
+        """Return the condition of those predicates that have one, or imply one; None where there is nothing to fulfil."""
         # What is NULL fulfils nothing here: `<=>` says no more than `=`, which prunes.
         plain = ({**node, "function": "="} if node.get("function") == "<=>" else node for node in nodes)
-        found = [condition for condition in map(self.sql, plain) if condition is not None]
+        found = [condition for node in plain if (condition := self.sql(node) or self.implied(node)) is not None]
         return " AND ".join(f"({condition})" for condition in found) or None
+
+    def implied(self, node: Node) -> str | None:
+        """Return a condition that holds wherever a predicate about the year of a moment with a zone does; None for another one.
+
+        Spark does not say in which zone it sees the moment: no zone is a day away from UTC.
+        """
+        sign, arguments = _COMPARISONS.get(str(node.get("function"))), node.get("arguments", [])
+        if sign is None:
+            return None
+        left, right = arguments
+        if "literal" in left:
+            left, right, sign = right, left, _TURNED[sign]
+        days = _days(left, right)
+        inner = left
+        while inner.get("function") in {"CAST", "EXTRACT"}:
+            (inner,) = inner["arguments"]
+        column = self._column(inner)
+        if days is None or column is None or self.fields[_path(inner)] != '"timestamp"' or not self._is_compared(inner):
+            return None
+        bounds = (days.stop if sign == ">" else days.start) - 1, (days.start if sign == "<" else days.stop) + 1
+        first, last = (_moment(day * _DAY, "Z") for day in bounds)
+        least = None if first is None or sign not in {"=", ">", ">="} else f"{column} >= {first}"
+        most = None if last is None or sign not in {"=", "<", "<="} else f"{column} < {last}"
+        return " AND ".join(filter(None, (least, most))) or None
 
     def _compare(self, sign: str, left: Node, right: Node) -> str | None:
         if "literal" in left and ("column" in right or right.get("function") == "EXTRACT"):
@@ -115,24 +139,24 @@ class Conditions:
         (source,) = part["arguments"]
         inner = source["arguments"][0] if source.get("function") == "CAST" and source["type"] == '"date"' else source
         column, field = self._column(inner), str(part["field"]).lower()
-        if column is None or field not in _PARTS or inner["column"][0] not in self.dated:
+        if column is None or field not in _PARTS or _path(inner) not in self.dated:
             return None
         if value.get("type") != '"integer"' or value.get("literal") is None:
             return None
         return f"date_part('{field}', {column}) {sign} {value['literal']}"
 
     def _column(self, node: Node) -> str | None:
-        path = node.get("column", ())
-        return quote_name(path[0]) if len(path) == 1 and path[0] in self.fields else None
+        path = _path(node)
+        return ".".join(map(quote_name, path)) if path in self.fields else None
 
     def _is_compared(self, node: Node) -> bool:
-        return "literal" in node or node["column"][0] in self.compared
+        return "literal" in node or _path(node) in self.compared
 
     def _literal(self, column: Node, node: Node) -> str | None:
         """Return a literal of the type of a column; None for NULL and for what has no literal."""
         if node.get("literal") is None or self._column(column) is None:
             return None
-        name = column["column"][0]
+        name = _path(column)
         if node["type"] != self.fields[name] or (name in self.steps and int(node["literal"]) % self.steps[name]):
             # A moment between two of a column's would be cut to one of them.
             return None
@@ -174,6 +198,36 @@ class Conditions:
         if function == "starts_with" and not set(part["literal"]) & set("%_\\"):
             return f"{self._column(column)} LIKE {text[:-1]}%'"
         return f"{function}({self._column(column)}, {text})"
+
+
+def _path(node: Node) -> Path:
+    return tuple(node.get("column", ()))
+
+
+def _walk(fields: Iterable[pa.Field], above: Path) -> Iterator[tuple[Path, pa.DataType]]:
+    for each in fields:
+        yield (*above, each.name), each.type
+        if types.is_struct(each.type):
+            yield from _walk(each.type, (*above, each.name))
+
+
+def _inside(known: StructType, path: Path) -> DataType:
+    found: DataType = known
+    for name in path:
+        found = cast("StructType", found)[name].dataType
+    return found
+
+
+def _days(left: Node, right: Node) -> range | None:
+    """Return the days since 1970 of the year that the year of something is compared with."""
+    kind, text = right.get("type"), right.get("literal")
+    if text is None:
+        return None
+    if left.get("function") == "EXTRACT" and str(left["field"]).upper() == "YEAR" and kind == '"integer"':
+        year = int(text)
+        if year in _YEARS:
+            return range(*(date(each, 1, 1).toordinal() - _EPOCH.toordinal() for each in (year, year + 1)))
+    return None
 
 
 def literal(kind: str, text: str) -> str | None:

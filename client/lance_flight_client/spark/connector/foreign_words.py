@@ -206,7 +206,7 @@ NO_PROCEDURES: Mapping[str, str] = MappingProxyType(
     {
         "cherrypick_snapshot": "create_branch and publish_branch: write to a branch, and publish it",
         "publish_changes": "publish_branch: write to a branch, and publish it",
-        "snapshot": "CREATE TABLE … AS SELECT, or create_branch",
+        "migrate": "snapshot, and the old table dropped",
         "register_table": "nothing: a table in the root is registered",
         "rewrite_table_path": "nothing: no file names another root, so a directory can be copied; see backup",
     }
@@ -242,16 +242,25 @@ def _point_of(name: str, given: str) -> str:
 _STARTS, _ENDS = ("start-snapshot-id", "start-timestamp"), ("end-snapshot-id", "end-timestamp")
 
 
-def added_files(catalog: str, table: NamedTable, source: str) -> str:
-    """Return the statement of Spark's that adds the rows of files, or of another table, by the names of its columns.
+COPIES: Mapping[str, str] = MappingProxyType(
+    {
+        "add_files": "INSERT INTO {into} BY NAME SELECT * FROM {source}",
+        "snapshot": "CREATE TABLE {into} USING lance_flight AS SELECT * FROM {source}",
+    }
+)
+"""Procedures that copy the rows of files, or of another table, as the statement of Spark's that each one is."""
 
-    >>> added_files("lake", NamedTable("s", "t"), "parquet.`/x`")
+
+def copy_statement(name: str, catalog: str, table: NamedTable, source: str) -> str:
+    """Return the statement of Spark's that a procedure of `COPIES` is.
+
+    >>> copy_statement("add_files", "lake", NamedTable("s", "t"), "parquet.`/x`")
     'INSERT INTO `lake`.`s`.`t` BY NAME SELECT * FROM parquet.`/x`'
     """
     if re.fullmatch(rf"{_NAME}(?:\.{_NAME})*", source) is None:
         raise InvalidInput(f"source_table {source!r}; expected a table, or parquet.`path`")
     into = ".".join("`" + part.replace("`", "``") + "`" for part in (catalog, *table))
-    return f"INSERT INTO {into} BY NAME SELECT * FROM {source}"  # noqa: S608 - names
+    return COPIES[name].format(into=into, source=source)
 
 
 def run_words(asked: SqlRunner, table: NamedTable, words: str) -> tuple[str, bool] | None:

@@ -19,9 +19,9 @@ from lance_flight_client.spark.connector import definitions, distribution, strea
 from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
-from lance_flight_client.spark.connector.foreign_words import FOREIGN
+from lance_flight_client.spark.connector.foreign_words import COPIES, FOREIGN
 from lance_flight_client.spark.connector.jvm import Arguments, address, failure, pickle_handle, unpickle_handle
-from lance_flight_client.spark.connector.procedures import ADD_FILES, CHANGELOG, PROCEDURES, description, parameters
+from lance_flight_client.spark.connector.procedures import CHANGELOG, PROCEDURES, description, parameters
 from lance_flight_client.spark.connector.procedures import call as run_procedure
 from lance_flight_client.spark.connector.pushdown import MOST_GROUPS, Aggregation, answer, group_tasks, query, to_json
 from lance_flight_client.spark.connector.relations import (
@@ -263,7 +263,10 @@ def push_predicates(given: Arguments) -> list[str]:
         [predicate for predicate, taken in zip(given["predicates"], is_taken, strict=True) if taken]
     )
     use = "whole" if taken is not None and relation.decides(taken) else "part"
-    return [use if taken else "none" for taken in is_taken]
+    return [
+        use if taken else "none" if conditions.implied(predicate) is None else "part"
+        for predicate, taken in zip(given["predicates"], is_taken, strict=True)
+    ]
 
 
 def condition_of(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str | None:
@@ -398,7 +401,7 @@ def delete_where(given: Arguments) -> None:
 def procedures(given: Arguments) -> list[str]:
     """Return the names of the procedures."""
     del given
-    return [*PROCEDURES, *FOREIGN, CHANGELOG, ADD_FILES]
+    return [*PROCEDURES, *FOREIGN, *COPIES, CHANGELOG]
 
 
 def load_procedure(given: Arguments) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from lance_flight.model.operations import OPERATIONS, Name
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.backends import SqlRunner
 from lance_flight_client.spark.connector.foreign_words import (
+    COPIES,
     FOREIGN,
     NO_PROCEDURES,
-    added_files,
     changelog_view,
+    copy_statement,
     run_words,
 )
 from lance_flight_client.spark.connector.relations import text
@@ -167,10 +168,6 @@ CHANGELOG = "create_changelog_view"
 """Procedure that makes a temporary view of Spark's, which the JVM does."""
 
 
-ADD_FILES = "add_files"
-"""Procedure that adds the rows of files, which Spark reads."""
-
-
 def parameters(name: str) -> list[tuple[str, str, bool]]:
     """Return the parameters of a procedure, each with its type and whether it is required; `NotFound` lists those that there are."""
     if name == STATEMENT:
@@ -181,8 +178,10 @@ def parameters(name: str) -> list[tuple[str, str, bool]]:
             ("changelog_view", "string", False),
             ("options", "map<string, string>", False),
         ]
-    if name == ADD_FILES:
-        return [("table", "string", True), ("source_table", "string", True)]
+    if name in COPIES:
+        # In the order of Iceberg's.
+        names = ("source_table", "table") if name == "snapshot" else ("table", "source_table")
+        return [(each, "string", True) for each in names]
     if name in FOREIGN:
         procedure = FOREIGN[name]
         return [(each, kind, each in procedure.required) for each, kind in procedure.types.items()]
@@ -208,12 +207,12 @@ def call(asked: SqlRunner, name: str, values: Sequence[str | None], catalog: str
         table = OptionReading({"table": given["table"] or ""}).table("table")
         found = None if table is None else run_words(asked, table, given["words"] or "")
         return {"columns": ["statement"], "rows": []} if found is None else _run(asked, *found)
-    if name in {CHANGELOG, ADD_FILES}:
+    if name == CHANGELOG or name in COPIES:
         reading = OptionReading({"table": given["table"] or ""}).table("table")
         if reading is None:
             raise InvalidInput(f"table {given['table']!r}; expected a table, or a schema and a table")
-        if name == ADD_FILES:
-            run = added_files(catalog or "", reading, given["source_table"] or "")
+        if name in COPIES:
+            run = copy_statement(name, catalog or "", reading, given["source_table"] or "")
             return {"columns": ["statement"], "rows": [[run]], "run": run}
         view, changes = changelog_view(given["table"] or "", given)
         return {"columns": ["changelog_view"], "rows": [[view]], "view": view, "of": [*reading, changes]}

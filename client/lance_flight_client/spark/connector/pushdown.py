@@ -97,7 +97,7 @@ def _column(source: pa.Schema, node: Node) -> pa.Field | None:
 def _comparable_column(conditions: Conditions, source: pa.Schema, node: Node) -> pa.Field | None:
     """Return a column whose values Spark and SQL compare alike."""
     field = _column(source, node)
-    return field if field is not None and field.name in conditions.compared else None
+    return field if field is not None and (field.name,) in conditions.compared else None
 
 
 def _call(conditions: Conditions, source: pa.Schema, place: int, node: Node) -> AggregateCall | None:

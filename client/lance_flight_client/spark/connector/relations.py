@@ -259,6 +259,7 @@ METADATA: Mapping[str, str] = MappingProxyType(
         "files": "SELECT *, path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
         " bytes AS file_size_in_bytes FROM {files}",
         "partitions": "SELECT *, rows AS record_count, files AS file_count FROM {partitions}",
+        "all_manifests": "SELECT 0 AS content, '__manifest' AS path, version AS added_snapshot_id FROM {snapshots}",
         "manifests": "SELECT 0 AS content, '__manifest' AS path, max(version) AS added_snapshot_id, (SELECT count(*) FROM {files})"
         " AS existing_data_files_count, (SELECT coalesce(sum(rows - deleted_rows), 0) FROM {files}) AS existing_rows_count FROM {snapshots}",
         "entries": "SELECT 0 AS status, {{'file_path': path, 'file_format': 'lance',"
@@ -271,11 +272,37 @@ METADATA: Mapping[str, str] = MappingProxyType(
 )
 """Metadata tables by their names elsewhere: the query that answers them, over those of the service."""
 
+_OF_VERSIONS: Mapping[str, str] = MappingProxyType(
+    {f"all_{kind}": kind for kind in ("files", "data_files", "delete_files", "entries")}
+)
+"""Metadata tables of all versions that are kept, each with the one of a version that it puts together."""
+_AT_A_VERSION = frozenset({"files", "data_files", "delete_files", "entries", "partitions"})
+"""Metadata tables that a version has."""
+_MOST_VERSIONS = 200
+
+
+def _all_versions(backend: SqlRunner, table: NamedTable, kind: str) -> str:
+    """Return the query of what metadata tables of all versions that are kept list."""
+    snapshots = f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}$snapshots')}"
+    versions = backend.rows(f"SELECT version FROM {snapshots} ORDER BY version").column(0).to_pylist()  # noqa: S608 - quoted
+    if len(versions) > _MOST_VERSIONS:
+        raise Unsupported(
+            f"'all_{kind}' of {table.name!r} with {len(versions)} versions; expected at most {_MOST_VERSIONS}, or {kind} VERSION AS OF"
+        )
+    queries = [METADATA[kind].format(**_places(table, f"@{version}")) for version in versions]
+    return " UNION ALL ".join(queries)
+
+
+def _places(table: NamedTable, at: str = "") -> dict[str, str]:
+    return {
+        each: f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}{at}${each}')}"
+        for each in ("snapshots", "branches", "tags", "files", "partitions")
+    }
+
+
 NO_METADATA: Mapping[str, str] = MappingProxyType(
     {
-        "all_manifests": "manifests",
-        **dict.fromkeys(("all_entries", "all_files", "all_data_files"), "entries or files, of the newest version"),
-        **dict.fromkeys(("all_delete_files", "position_deletes"), "delete_files, which counts the rows that are gone"),
+        "position_deletes": "delete_files, which counts the rows that are gone",
     }
 )
 """Metadata tables of others that have no like here, with what to read instead."""
@@ -290,7 +317,7 @@ _CHANGES = re.compile(r"changes(?:_(?P<at>at_)?(?P<first>t?\d+)(?:_(?P<last>t?\d
 
 def is_metadata(name: str) -> bool:
     """Return whether `t.name` may be a metadata table of `t`."""
-    return name in {*METADATA_NAMES, *METADATA, *NO_METADATA} or _CHANGES.fullmatch(name) is not None
+    return name in {*METADATA_NAMES, *METADATA, *_OF_VERSIONS, *NO_METADATA} or _CHANGES.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,13 +381,11 @@ def metadata_query(backend: SqlRunner, table: NamedTable) -> str | None:
         return _changes_query(backend, table._replace(name=name), changes)
     if kind in NO_METADATA:
         raise Unsupported(f"there is no metadata table {kind!r} of {name!r}; expected {NO_METADATA[kind]}")
+    if kind in _OF_VERSIONS:
+        return f"({_all_versions(backend, table._replace(name=name), _OF_VERSIONS[kind])}) AS {quote_name(kind)}"
     if kind not in METADATA:
         return None
-    places = {
-        each: f"{quote_name(table.db_schema)}.{quote_name(f'{name}${each}')}"
-        for each in ("snapshots", "branches", "tags", "files", "partitions")
-    }
-    return f"({METADATA[kind].format(**places)}) AS {quote_name(kind)}"
+    return f"({METADATA[kind].format(**_places(table._replace(name=name)))}) AS {quote_name(kind)}"
 
 
 def load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point = NEWEST) -> Relation:
@@ -442,15 +467,18 @@ def of_reads(options: Mapping[str, str]) -> dict[str, str]:
 def _query(
     options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at: Point, *, has_other_names: bool = True
 ) -> Relation:
+    name, _, kind = table.name.rpartition("$")
+    if at.version is not None and name and kind in _AT_A_VERSION:
+        table, at = table._replace(name=f"{name}@{at.version}${kind}"), NEWEST
     if at != NEWEST:
         raise Unsupported(f"{table.name!r} is read as it is now; a view and a metadata table have no versions")
     found = metadata_query(backend, table) if has_other_names else None
-    name = found or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
-    source = backend.rows(f"SELECT * FROM {name} LIMIT 0").schema  # noqa: S608 - quoted
+    sql_name = found or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
+    source = backend.rows(f"SELECT * FROM {sql_name} LIMIT 0").schema  # noqa: S608 - quoted
     if "root" in options:
-        is_small = "$" in table.name and not name.startswith("(SELECT c.*")
-        return RootQuery(dict(options), name, source, is_small=is_small)
-    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), name, source)
+        is_small = "$" in table.name and not sql_name.startswith("(SELECT c.*")
+        return RootQuery(dict(options), sql_name, source, is_small=is_small)
+    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), sql_name, source)
 
 
 def query_plan(options: ReadOptions) -> ReadPlan | None:

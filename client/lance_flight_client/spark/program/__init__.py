@@ -18,7 +18,17 @@ from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.model.operations import OPERATIONS, Operation, add_arguments
 
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.job import COUNT, EXPRESSIONS, PAIRS, PATHS, SETTINGS, SWITCH, Setting, SettingType
+from lance_flight_client.spark.job import (
+    COUNT,
+    EXPRESSIONS,
+    NAMES,
+    PAIRS,
+    PATHS,
+    SETTINGS,
+    SWITCH,
+    Setting,
+    SettingType,
+)
 
 PROGRAM = "python -m lance_flight_client.spark"
 
@@ -132,6 +142,7 @@ _ARGUMENTS: Mapping[SettingType, Mapping[str, Any]] = MappingProxyType(
         SWITCH: {"action": argparse.BooleanOptionalAction},
         COUNT: {"type": int, "metavar": COUNT.metavar},
         PATHS: {"action": "append", "metavar": PATHS.metavar},
+        NAMES: {"action": "append", "metavar": NAMES.metavar},
         EXPRESSIONS: {"action": "append", "metavar": EXPRESSIONS.metavar},
         PAIRS: {"action": "append", "metavar": PAIRS.metavar},
     }

@@ -48,22 +48,27 @@ def remembering(snapshot: Snapshot, rows: pa.Table, new: Sequence[Once]) -> pa.T
 
 
 COMMITS = "lance_flight:commits"
+SOURCES = "lance_flight:commit_sources"
+"""What the rows of those commits were made from, apart: entries of them that are longer would be overlooked by older releases."""
 KEPT = 256
 """Commits whose ids are remembered; the oldest make room for later ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitToken:
-    """A commit by its id (`Once`): how many rows it brought, and when it was made."""
+    """A commit by its id (`Once`): how many rows it brought, when it was made, and from which `source`, where that is known."""
 
     id: str
     rows: int
     at: datetime
+    source: str | None = None
 
     @classmethod
-    def now(cls, commit_id: str, rows: int) -> CommitToken:
-        """Return a commit that is about to be made; `InvalidInput` for an id that cannot be remembered."""
-        return cls(id=checked_id(commit_id), rows=rows, at=datetime.now(UTC).replace(microsecond=0))
+    def now(cls, commit_id: str, rows: int, source: str | None = None) -> CommitToken:
+        """Return a commit that is about to be made; `InvalidInput` for an id or a source that cannot be remembered."""
+        if source is not None:
+            checked_name("commit_source", source)
+        return cls(id=checked_id(commit_id), rows=rows, at=datetime.now(UTC).replace(microsecond=0), source=source)
 
     @property
     def name(self) -> str:
@@ -76,11 +81,19 @@ class CommitToken:
         """Raise `AlreadyCommitted` where it was made before."""
         known = named_commit(newest, self.id)
         if known is not None:
+            known.check_source(self.source)
             raise AlreadyCommitted(str(known))
 
+    def check_source(self, source: str | None) -> None:
+        """Raise `AlreadyExists` where rows of another source are to be committed under the id."""
+        if None not in (source, self.source) and source != self.source:
+            raise AlreadyExists(f"{self}, of another source; expected another commit_id for other rows")
+
     def note_in(self, head: pa.Table) -> pa.Table:
-        notes = [[commit.id, commit.rows, commit.at.isoformat()] for commit in [*_tokens_of(head), self]]
-        return with_note(head, COMMITS, notes[-KEPT:])
+        kept = [*_tokens_of(head), self][-KEPT:]
+        noted = with_note(head, COMMITS, [[commit.id, commit.rows, commit.at.isoformat()] for commit in kept])
+        sources = {commit.id: commit.source for commit in kept if commit.source is not None}
+        return with_note(noted, SOURCES, [[*item] for item in sources.items()]) if sources else noted
 
 
 def checked_id(commit_id: str) -> str:
@@ -99,10 +112,15 @@ def named_commit(snapshot: Snapshot, commit_id: str) -> CommitToken | None:
 
 
 def _tokens_of(head: pa.Table) -> Iterator[CommitToken]:
+    sources: dict[str, str] = {}
+    for entry in entries_of(head, SOURCES):
+        match entry:
+            case [str(commit_id), str(source)]:
+                sources[commit_id] = source
     for entry in entries_of(head, COMMITS):
         match entry:
             case [str(commit_id), int(rows), str(text)] if (moment := _moment(text)) is not None:
-                yield CommitToken(id=commit_id, rows=rows, at=moment)
+                yield CommitToken(id=commit_id, rows=rows, at=moment, source=sources.get(commit_id))
 
 
 def _moment(text: str) -> datetime | None:
