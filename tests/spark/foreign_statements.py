@@ -537,7 +537,7 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("SELECT sum(record_count) FROM {t}.files VERSION AS OF {v}", "rows [(2,)]"),
             ("SELECT * FROM {t}.position_deletes", "refused expected delete_files"),
             ("SELECT * FROM {t}.delete_files", "rows []"),
-            ("SELECT * FROM {t}.all_delete_files", "has record_count"),
+            ("SELECT * FROM {t}.all_delete_files", "rows []"),
             ("SELECT _metadata.file_path FROM {t}", "refused cannot be resolved"),
         ),
         "Maintenance": (

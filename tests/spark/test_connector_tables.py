@@ -11,7 +11,7 @@ from lance_flight_client.spark.connector.procedures import PROCEDURES
 
 from tests.engine.database import Database
 from tests.spark.offers import Offers
-from tests.spark.planner import Catalog, Refused
+from tests.spark.planner import Catalog, CatalogTable, Refused
 from tests.spark.statements import ALTERATIONS, FIELDS, REFUSED_ALTERATIONS, REFUSED_TABLES, created
 
 BY_THE_SERVICE = (
@@ -136,6 +136,9 @@ def test_properties_of_a_new_table_go_with_its_partitions_and_comment(
     assert "PARTITIONED BY" in shown(database, table)
     assert "COMMENT 'made'" in shown(database, table)
     assert all(word in shown(database, table) for word in ("stable_row_ids", "2.1"))
+    noted = {"team": "ours", "write.distribution-mode": "range", "write.sort-by": "k DESC, id", "retain": "8d"}
+    catalog.ask("create_table", **{**definition, "name": f"{table}_n", "properties": noted})
+    assert catalog.table(f"{table}_n").loaded["properties"] == {**noted, "provider": "lance_flight"}
     given = {**definition["properties"], "option.stable_row_ids": "true", "stable_row_ids": "true"}
     with pytest.raises(Refused, match=r"option 'stable_row_ids'; expected TBLPROPERTIES \('stable_row_ids' = …\)"):
         catalog.ask("create_table", **{**definition, "name": f"{table}_x", "properties": given})
@@ -165,6 +168,36 @@ def test_what_a_table_does_not_know_is_refused(
             with pytest.raises(Refused, match=r"expected|cannot be made in SQL|cannot be NOT NULL|can have no default"):
                 catalog.ask("alter_table", **{**asked, "name": table})
             assert shown(offered, table) == before, change
+
+
+METADATA = {
+    "files": [1, 2],
+    "entries": [1, 2],
+    "delete_files": [1],
+    "all_delete_files": [1],
+    "all_files": [1, 2, 2, 2],
+    "all_entries": [1, 2, 2, 2],
+    "all_data_files": [1, 2, 2, 2],
+}
+"""Metadata tables, and the counts of the files that they list, of a table of two partitions from one of which a row was deleted."""
+
+
+def test_metadata_tables_list_the_files_of_one_and_of_all_versions(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT) PARTITIONED BY (k)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1), (2, 1), (3, 2), (4, 2)")
+    version = database.value(f'SELECT max(version) FROM "{table}$snapshots"')
+    database.run(f"DELETE FROM {table} WHERE id = 1")
+    for name, counts in METADATA.items():
+        rows = catalog.table(f"{table}.{name}").scan().rows()
+        assert sorted({**row, **row.get("data_file", {})}["record_count"] for row in rows) == counts, name
+    for name, counts in {"files": [2, 2], "delete_files": [], "partitions": [2, 2]}.items():
+        rows = catalog.named("load_table", f"{table}.{name}", version=str(version))
+        found = CatalogTable(catalog, rows).scan().rows()
+        assert sorted(row["record_count"] for row in found) == counts, name
+    (manifest,) = catalog.table(f"{table}.manifests").scan().rows()
+    assert (manifest["existing_data_files_count"], manifest["existing_rows_count"]) == (2, 3)
 
 
 def test_a_table_is_made_renamed_and_dropped_once(

@@ -164,6 +164,13 @@ def test_a_write_of_many_tasks_makes_a_file_for_each_partition(
     for k in range(4):
         ids = [row[0] for row in database.rows(f"SELECT id FROM {table} WHERE k = {k}")]
         assert ids == sorted(ids)
+    # The table says it of each write that does not.
+    sql.sql(f"ALTER TABLE lake.{table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY id DESC")
+    sql.sql(f"INSERT OVERWRITE lake.{table} SELECT * FROM ({query}) ORDER BY rand(1)")
+    assert files_of(table) == (partitions, partitions)
+    for k in range(4):
+        ids = [row[0] for row in database.rows(f"SELECT id FROM {table} WHERE k = {k}")]
+        assert ids == sorted(ids, reverse=True)
     for option, message in {
         "distribution = 'some'": "expected hash, range, none",
         "sort_by = 'nope'": "'sort_by' names 'nope'; expected columns",

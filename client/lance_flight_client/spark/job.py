@@ -198,7 +198,7 @@ class Job:
 
     @property
     def source_digest(self) -> str:
-        """What tells the rows of a job from those of another one: its files, and what becomes of their columns."""
+        """Digest of the rows of a job: of its files, and of what becomes of their columns."""
         given = dataclasses.asdict(self.source) | {"options": dict(self.source.options)}
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:32]
 

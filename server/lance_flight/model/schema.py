@@ -348,7 +348,7 @@ class NamespaceSchema:
 
     @cached_property
     def notes(self) -> dict[str, str]:
-        """What clients have noted in the metadata of the table."""
+        """Notes of clients in the metadata of the table."""
         notes = notes_of(self.arrow.metadata)
         return {key.decode(errors="replace"): text.decode(errors="replace") for key, text in notes.items()}
 

@@ -32,12 +32,9 @@ WRITES: Mapping[str, str] = MappingProxyType(
     {DISTRIBUTION: "distribution", "write.target-file-size-bytes": "target_file_size", SORT_BY: "sort_by"}
 )
 """Properties that are options of each write which does not have them itself."""
-ANY_SCHEMA = "write.spark.accept-any-schema"
-"""Property that lets each write add columns, as `mergeSchema` does."""
 
 _VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        ANY_SCHEMA: ("true", "false"),
         "write.merge.mode": ("copy-on-write",),
         "write.update.mode": ("copy-on-write",),
         "delta.enablechangedatafeed": ("true",),
@@ -84,7 +81,8 @@ _OF_OTHERS: Mapping[str, str] = MappingProxyType(
         "write.metadata": "none: versions are kept until VACUUM",
         "write.merge.mode": "'copy-on-write': a change of rows writes their partitions anew",
         "write.update.mode": "'copy-on-write': a change of rows writes their partitions anew",
-        "write.": f"{', '.join(WRITES)} or {ANY_SCHEMA}",
+        "write.spark.accept-any-schema": "the option 'mergeSchema' of a write, or INSERT WITH SCHEMA EVOLUTION",
+        "write.": ", ".join(WRITES),
         "read.": "the option 'partitions' of a read",
         "history.expire": "'history.expire.max-snapshot-age-ms', or 'retain'",
         "commit.": "none: a commit is tried again by itself",
@@ -100,7 +98,7 @@ _OF_OTHERS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """What properties become in a statement: metadata, and options of the table in WITH or SET."""
+    """Metadata of a table, and its options in WITH or SET, that properties become."""
 
     notes: Mapping[str, str]
     options: Mapping[str, str]
