@@ -38,8 +38,8 @@ from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
 
-MOST_BIGINT = 2.0**63
-"""Numbers from which on a sum may leave BIGINT."""
+MOST_BIGINT = 2.0**63 * (1 - 1e-9)
+"""Doubles from which on a sum, whose additions were rounded, may leave BIGINT."""
 Columns: TypeAlias = Sequence[pa.Array]
 _Result: TypeAlias = pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]
 _MOMENTS = pa.timestamp("us")
@@ -582,8 +582,14 @@ def _summed(kind: pa.DataType) -> pa.DataType:
 def _sum(columns: Columns) -> pa.Array:
     elements, owners, sizes = _flat(columns[0])
     kind = elements.type
-    if types.is_integer(kind) and np.abs(np.bincount(owners, elements.to_numpy(), 1)).max(initial=0) >= MOST_BIGINT:
-        raise SqlError("the sum of a list leaves BIGINT; write list_sum of a list of DECIMAL(38, 0)")
+    if not types.is_decimal(kind):
+        values, is_some = elements.to_numpy(), sizes > 0
+        if types.is_integer(kind) and np.abs(np.bincount(owners, values, 1)).max(initial=0) >= MOST_BIGINT:
+            raise SqlError("the sum of a list leaves BIGINT; write list_sum of a list of DECIMAL(38, 0)")
+        found = np.zeros(len(sizes), values.dtype)
+        if len(values):
+            found[is_some] = np.add.reduceat(values, (np.cumsum(sizes) - sizes)[is_some])
+        return pa.array(found, kind, mask=~is_some)
     sums = (
         pa.table({"owner": owners, "value": elements})
         .group_by("owner", use_threads=False)

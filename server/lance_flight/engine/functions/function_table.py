@@ -246,8 +246,8 @@ minute(ts) ; date_part('minute', ts) ; D F S M ; the minute
 second(ts) ; date_part('second', ts) ; D F S M ; the whole seconds
 millisecond(ts) ; date_part('millisecond', ts) ; D ; seconds and their fraction, in milliseconds
 microsecond(ts) ; date_part('microsecond', ts) ; D ; seconds and their fraction, in microseconds
-dayname(ts) ; to_char(ts, '%A') ; D M ; the English name of the day; Snowflake shortens it
-monthname(ts) ; to_char(ts, '%B') ; D M ; the English name of the month; Snowflake shortens it
+dayname(ts) ; CASE date_part('dow', ts) WHEN 0 THEN 'Sunday' WHEN 1 THEN 'Monday' WHEN 2 THEN 'Tuesday' WHEN 3 THEN 'Wednesday' WHEN 4 THEN 'Thursday' WHEN 5 THEN 'Friday' WHEN 6 THEN 'Saturday' END ; D M ; the English name of the day; Snowflake shortens it
+monthname(ts) ; CASE date_part('month', ts) WHEN 1 THEN 'January' WHEN 2 THEN 'February' WHEN 3 THEN 'March' WHEN 4 THEN 'April' WHEN 5 THEN 'May' WHEN 6 THEN 'June' WHEN 7 THEN 'July' WHEN 8 THEN 'August' WHEN 9 THEN 'September' WHEN 10 THEN 'October' WHEN 11 THEN 'November' WHEN 12 THEN 'December' END ; D M ; the English name of the month; Snowflake shortens it
 epoch(ts) ; ; D ; seconds since 1970-01-01 UTC, or of an interval, with their fraction
 epoch_ms(ts) ; ; D ; milliseconds since 1970-01-01 UTC; of a number the timestamp
 epoch_us(ts) ; ; D ; microseconds since 1970-01-01 UTC
