@@ -680,6 +680,22 @@ FEATURES = {
             "SELECT levenshtein(s, 'b'), sum(id) OVER (PARTITION BY levenshtein(s, 'b')) FROM keyed",
             "SELECT DISTINCT lpad(s, id::INT, '-') FROM keyed ORDER BY lpad(s, id::INT, '-')",
             "SELECT upper(s) AS s, levenshtein(s, 'B') FROM keyed WHERE s IS NOT NULL GROUP BY s, id ORDER BY id",
+            *(
+                f"SELECT {key} AS {name}, count(*) FROM keyed GROUP BY {key}"
+                for name in ("s", "ts", "k")
+                for key in (
+                    "levenshtein(s, 'b')",
+                    "date_trunc('month', ts)",
+                    "date_trunc('month', CAST(ts AS DATE))",
+                    "date_trunc('month', CASE WHEN id > 1 THEN ts END)",
+                    "levenshtein(CASE WHEN id IN (1, 2) OR s IS NULL THEN CAST(id AS VARCHAR) ELSE s END, 'b')",
+                )
+            ),
+            "SELECT list_transform([1, 2], x -> x + 1) AS l, levenshtein(s, 'b'), count(*) FROM keyed GROUP BY levenshtein(s, 'b')",
+            "SELECT id::VARCHAR AS s, levenshtein(s, 'b'), count(*) FROM keyed GROUP BY id, levenshtein(s, 'b')",
+            "SELECT DATE '2024-01-07' AS ts, date_trunc('month', ts) AS m FROM keyed GROUP BY date_trunc('month', ts)",
+            "SELECT date_trunc('month', k.ts) AS ts, count(*) FROM keyed AS k JOIN keyed AS j USING (id) GROUP BY date_trunc('month', k.ts)",
+            "SELECT levenshtein(s, 'b') AS s, count(*) FROM keyed WHERE levenshtein(s, 'b') > 0 GROUP BY levenshtein(s, 'b') HAVING count(*) > 1",
             "SELECT levenshtein(s, 'b') FROM keyed UNION ALL SELECT levenshtein(s, 'b') FROM (SELECT 'abc' AS s) ORDER BY 1",
             "SELECT repeat(s, 2), repeat(s, 2), repeat(s, 2) || repeat(s, 2), repeat(s, 2), repeat(s, 2) FROM keyed",
         ],

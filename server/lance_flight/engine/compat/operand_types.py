@@ -438,28 +438,42 @@ _COMPARES = re.compile(
 )
 
 
+_CLAUSES = frozenset(["SELECT", "FROM", "WHERE", "HAVING", "QUALIFY", "WINDOW", "LIMIT", "OFFSET"])
+_CLAUSES_BY = frozenset(["GROUP", "ORDER", "SORT"])
+"""Words that begin a clause of a query, those of the second before BY."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Number of the SELECT that each token stands in, and the names that each SELECT writes without a dot behind them."""
+    """Number of the SELECT that each token stands in, its clause there, and the names that each SELECT writes without a dot behind them."""
 
     numbers: Sequence[int]
+    clauses: Sequence[str]
     names: AbstractSet[tuple[int, str]]
 
     @classmethod
     def of(cls, tokens: Sequence[Token]) -> Scopes:
-        numbers, within, last = [], [0], 0
-        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+        numbers, clauses, last = [], [], 0
+        within, clause, is_query = [0], [""], [True]
+        for before, token, following in zip([tokens[0], *tokens], tokens, [*tokens[1:], tokens[-1]], strict=False):
             begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
             last += begins
             if token.is_sign("("):
                 within.append(last if begins else within[-1])
+                clause.append(clause[-1])
+                is_query.append(begins)
             elif token.is_sign(")") and len(within) > 1:
-                within.pop()
+                for level in (within, clause, is_query):
+                    level.pop()
             elif begins:
                 within[-1] = last
+            is_clause = token.word in _CLAUSES or (token.word in _CLAUSES_BY and following.word == "BY")
+            if is_clause and is_query[-1] and not (token.word == "FROM" and before.word == "DISTINCT"):
+                clause[-1] = token.word
             numbers.append(within[-1])
+            clauses.append(clause[-1])
         pairs = zip(pairwise(tokens), numbers, strict=False)
-        return cls(numbers, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
+        return cls(numbers, clauses, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
 
     def key(self, call: Sequence[Token], place: int) -> tuple[str | int, ...]:
         """Return what calls have in common that stand in one SELECT and are written alike: their types are the same there.

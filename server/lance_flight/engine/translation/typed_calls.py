@@ -32,7 +32,7 @@ from lance_flight.engine.compat.checked_arithmetic import (
 from lance_flight.engine.compat.float_signs import without_unsigned
 from lance_flight.engine.compat.operand_types import OPERAND, Scopes
 from lance_flight.engine.compat.sort_keys import written_once
-from lance_flight.engine.dialects.spellings import LAMBDA, SHOWN_LAMBDA
+from lance_flight.engine.dialects.spellings import SHOWN_LAMBDA
 from lance_flight.engine.functions.bounded_functions import (
     LISTS,
     Budget,
@@ -303,10 +303,12 @@ def _places_alike(text: str, tokens: Sequence[Token]) -> Callable[[int], Hashabl
     """Return what tells the calls at two places apart: it is equal for those in one SELECT that are written alike.
 
     Their arguments must have the same types. So no two calls are alike where a name may mean two things in one SELECT: a column and an
-    alias of the list, the variable of a lambda, a column before and after a step of a pipe.
+    alias of the list, of which the list itself and GROUP BY mean the column, the variable of a lambda, a column before and after
+    a step of a pipe.
     """
     scopes: list[Scopes] = []
     aliases: set[str] = set()
+    variables = {fold_name(name) for word, name in pairwise(tokens) if word.word == "LAMBDA"}
 
     def key(place: int) -> Hashable:
         if not scopes:
@@ -318,18 +320,40 @@ def _places_alike(text: str, tokens: Sequence[Token]) -> Callable[[int], Hashabl
             for token, after in pairwise(call)
             if token.kind in {Kind.WORD, Kind.NAME} and not (after.is_sign(".") or after.is_sign("("))
         }
-        return scopes[0].key(call, place) if names.isdisjoint(aliases) else place
+        is_certain = scopes[0].clauses[place] in _OF_COLUMNS or names.isdisjoint(aliases)
+        if not names.isdisjoint(variables):
+            return place
+        return scopes[0].key(call, place) if is_certain else place
 
-    return (lambda place: place) if "|>" in text or LAMBDA.search(text) else key
+    return (lambda place: place) if "|>" in text or _LAMBDAS.search(text) else key
+
+
+_LAMBDAS = re.compile(r"\)\s*->|\blambda\s*\w+\s*,", re.IGNORECASE)
+"""Matches lambdas of several variables, or of one that stands in brackets."""
+_OF_COLUMNS = frozenset(["SELECT", "GROUP"])
+"""Clauses in which a name that is a column and an alias means the column."""
 
 
 def _aliases(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the names that may be aliases: those behind AS, or behind a name, a value or a closing bracket."""
+    """Yield the names that may be aliases: those behind AS, or behind a name, a value or a closing bracket.
+
+    Words of expressions, as THEN and END, are none without AS.
+    """
     for before, token in pairwise(tokens):
         if token.kind in {Kind.WORD, Kind.NAME}:
             is_behind_operand = before.kind is not Kind.SIGN or before.text in ")]}"
-            if before.word == "AS" or (is_behind_operand and before.word not in BEFORE_OPERAND):
+            is_bare = is_behind_operand and before.word not in BEFORE_OPERAND and token.word not in _OF_EXPRESSIONS
+            if before.word == "AS" or is_bare:
                 yield fold_name(token)
+
+
+_OF_EXPRESSIONS = frozenset(
+    [
+        *("AND", "BETWEEN", "CASE", "ELSE", "END", "ESCAPE", "FALSE", "FROM", "ILIKE", "IN", "IS"),
+        *("LIKE", "NOT", "NULL", "OR", "THEN", "TRUE", "WHEN"),
+    ]
+)
+"""Words inside expressions that no dialect takes as an alias without AS."""
 
 
 def _call_key(tokens: Sequence[Token], place: int) -> tuple[str, ...]:
