@@ -61,6 +61,9 @@ LOADED: dict[str, Messy] = {
     "single quotes": Messy(
         "a.csv", b"id,name\n1,'a, b'\n2,'c'\n", [{"id": 1, "name": "a, b"}, {"id": 2, "name": "c"}]
     ),
+    "empty lines of one column": Messy(
+        "a.csv", b"x\n1\n\nNULL\n3\n", [{"x": 1}, {"x": None}, {"x": 3}], ("empty lines are left out",)
+    ),
     "text behind quotes": Messy(
         "a.csv", b'id,name\n1,"abc"def\n2,b\n', [{"id": 1, "name": "abcdef"}, {"id": 2, "name": "b"}],
         ('line 2: a value goes on behind its closing ", and loses its quotes',),

@@ -205,7 +205,10 @@ def sniff(
     body = "".join(list(io.StringIO(text, newline=""))[begin:])
     shape = _shape(body, options, is_open=not is_whole)
     notes += check_quotes(io.StringIO(body, newline=""), shape, name, begin, is_whole=is_whole)
-    lines = [(line, row) for line, row in text_rows(io.StringIO(body, newline=""), shape, _ROWS) if row]
+    read = list(text_rows(io.StringIO(body, newline=""), shape, _ROWS))
+    lines = [(line, row) for line, row in read if row]
+    if shape.width == 1 and any(not row for _, row in read[:-1]):
+        notes.append("empty lines are left out: a NULL of a single column is written as NULL")
     if not is_whole and len(lines) > 1:
         lines.pop()
     first = _first_row(lines, shape.width) if options.skip is None else 0

@@ -24,7 +24,9 @@ _log = logging.getLogger(__name__)
 LONGEST = 20_000
 """Characters of an error text that are read for a sentence; a longer one lists columns, or is a dump."""
 _RAISED = re.compile(r"PyErr \{ type: <class '[^']*'>, value: (?P<message>.*?), traceback: .*\}", re.DOTALL)
-_SAID = re.compile(r"Execution error: SqlError\((?P<quote>['\"])(?P<message>.*)(?P=quote)\)", re.DOTALL)
+_SAID = re.compile(
+    r"Execution error: (?:SqlError|LimitExceeded)\((?P<quote>['\"])(?P<message>.*)(?P=quote)\)", re.DOTALL
+)
 """An error of a function that is computed here, as DataFusion repeats it."""
 _PARSED = re.compile(r'(?:Parser|Tokenizer)Error\("(?P<message>(?:[^"\\]|\\.)*)"\)', re.DOTALL)
 """An error of a syntax error, as Rust writes the value."""
