@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lance_flight_client.console.tables import fields_of
 
 LEVELS = 8
-MOST_SVG_CELLS = 5_000
+MOST_SVG_CELLS = 2_000
 """Cells up to which the map is SVG; more are drawn on a canvas."""
 COLOURS = ("rows", "bytes", "files", "age")
 FILLS = ("#e3e6ea", "#cfe9e4", "#b0dad2", "#8fcabf", "#6bb8aa", "#469f91", "#2a8577", "#156b5e", "#064f45")
