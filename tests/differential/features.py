@@ -653,6 +653,22 @@ FEATURES = {
             "SELECT count(*) = 2 FROM (SELECT 1 UNION ALL SELECT 1)",
         ),
     ),
+    "texts of moments": Feature(
+        tables={
+            "said (id BIGINT, s VARCHAR)": (
+                "bucket(2, id)",
+                "(1, '2024-01-05 10:00'), (2, '2024-1-5 9:30'), (3, '2024-02-29'), (4, '2024-02-29T10:15:30.5'), (5, NULL), (6, ' 2024-01-05 10:00 ')",
+            )
+        },
+        queries=[
+            "SELECT id, CAST(s AS TIMESTAMP) FROM said",
+            "SELECT id, s::TIMESTAMP FROM said WHERE s::TIMESTAMP > TIMESTAMP '2024-01-05 09:45:00'",
+            "SELECT id, TRY_CAST(s AS TIMESTAMP), TRY_CAST(s || ' and more' AS TIMESTAMP) FROM said",
+            "SELECT s::TIMESTAMP, count(*) FROM said GROUP BY s::TIMESTAMP ORDER BY s::TIMESTAMP",
+            "SELECT id FROM said ORDER BY CAST(s AS TIMESTAMP) NULLS FIRST, id",
+            "SELECT max(CAST(s AS TIMESTAMP)), date_trunc('month', min(s::TIMESTAMP)) FROM said",
+        ],
+    ),
     "functions as keys": Feature(
         tables={
             "keyed (id BIGINT, s VARCHAR, ts TIMESTAMP)": (
@@ -691,7 +707,7 @@ FEATURES = {
                     "levenshtein(CASE WHEN id IN (1, 2) OR s IS NULL THEN CAST(id AS VARCHAR) ELSE s END, 'b')",
                 )
             ),
-            "SELECT list_transform([1, 2], x -> x + 1) AS l, levenshtein(s, 'b'), count(*) FROM keyed GROUP BY levenshtein(s, 'b')",
+            "SELECT list_transform([1, 2], lambda x: x + 1) AS l, levenshtein(s, 'b'), count(*) FROM keyed GROUP BY levenshtein(s, 'b')",
             "SELECT id::VARCHAR AS s, levenshtein(s, 'b'), count(*) FROM keyed GROUP BY id, levenshtein(s, 'b')",
             "SELECT DATE '2024-01-07' AS ts, date_trunc('month', ts) AS m FROM keyed GROUP BY date_trunc('month', ts)",
             "SELECT date_trunc('month', k.ts) AS ts, count(*) FROM keyed AS k JOIN keyed AS j USING (id) GROUP BY date_trunc('month', k.ts)",

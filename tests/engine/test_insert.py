@@ -133,6 +133,8 @@ ASSIGNED = [
     pytest.param("DATE", "TIMESTAMP '2020-02-29'", dt.date(2020, 2, 29), id="midnight into a date"),
     pytest.param("TIME", "'01:02'", dt.time(1, 2), id="text into a time"),
     ("TIMESTAMP", "'2020-01-01T00:00:00+01:00'", dt.datetime(2019, 12, 31, 23)),
+    ("TIMESTAMP", "'2020-1-5 9:30'", dt.datetime(2020, 1, 5, 9, 30)),
+    ("TIMESTAMPTZ", "'2020-01-05 09:30+01'", dt.datetime(2020, 1, 5, 8, 30, tzinfo=dt.UTC)),
     ("TIMESTAMPTZ", "'2020-01-01 01:02:03'", dt.datetime(2020, 1, 1, 1, 2, 3, tzinfo=dt.UTC)),
     pytest.param("TIMESTAMP", "DATE '2020-01-01'", dt.datetime(2020, 1, 1), id="a date into a timestamp"),
     pytest.param("VARCHAR", "5", "5", id="a number into text"),
@@ -140,6 +142,23 @@ ASSIGNED = [
     pytest.param("TINYINT", "127", 127, id="a wide integer into a narrow one"),
     pytest.param("DOUBLE", "'NaN'", math.nan, id="not a number"),
 ]
+
+
+UNREADABLE = {
+    "TIME": ["'10'", "'1000'"],
+    "TIMESTAMP": ["'10:00'", "'2024-01-05 10'"],
+    "DATE": ["'soon'"],
+    "INT": ["'1.0'"],
+}
+
+
+def test_a_text_that_is_no_value_of_the_column_is_refused(database: Database, table: str) -> None:
+    for kind, literals in UNREADABLE.items():
+        database.run(f"CREATE OR REPLACE TABLE {table} (c {kind})")
+        for literal in literals:
+            with pytest.raises(DataError, match=r"column 'c' .* cannot be read from text"):
+                database.run(f"INSERT INTO {table} VALUES ({literal})")
+        assert database.rows(f"SELECT * FROM {table}") == []
 
 
 @pytest.mark.parametrize(("kind", "literal", "expected"), ASSIGNED)

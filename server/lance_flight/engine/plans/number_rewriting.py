@@ -18,8 +18,11 @@ from datafusion import DataFrame, LogicalPlan, SessionContext
 
 from lance_flight.engine.compat.casts import (
     may_cast_to_integers,
+    may_cast_to_moments,
     may_cast_to_texts,
     with_cast_operands,
+    with_moment_operands,
+    with_readable_moments,
     with_rounded_casts,
     with_texts,
     with_texts_of_moments,
@@ -45,7 +48,7 @@ from lance_flight.engine.compat.operand_types import (
     with_summed,
     with_wide_sums,
 )
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT, READABLE
 from lance_flight.engine.plans.bounds import with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
@@ -102,6 +105,7 @@ class NumberRewriting:
             self._with_interval_lengths,
             self._with_parts_of_spans,
             self._with_texts_of_moments,
+            self._with_readable_moments,
             self._with_one_nan,
             self._with_one_zero,
         ):
@@ -234,6 +238,18 @@ class NumberRewriting:
             frame,
             calls.asking(sql, names),
             lambda types: calls.with_typed(MOMENT_TEXT, *with_texts_of_moments(calls.sql, names, types)),
+        )
+
+    def _with_readable_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Texts that become timestamps need no seconds."""
+        if not may_cast_to_moments(calls.sql):
+            return calls, frame
+        sql, names = with_moment_operands(calls.sql)
+        return self._as_typed(
+            calls,
+            frame,
+            calls.asking(sql, names),
+            lambda types: calls.with_typed(READABLE, *with_readable_moments(calls.sql, names, types)),
         )
 
     def _with_one_nan(self, calls: TypedCalls, frame: DataFrame) -> Planned:
