@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, LanceFlightError, NotFound
 from lance_flight_client.errors import JobFailed
-from lance_flight_client.spark.ingesting import describe_ingest, earlier_commit, ingest, plain_errors, session_settings
+from lance_flight_client.spark.ingesting import (
+    STDERR,
+    _unlogged,
+    describe_ingest,
+    earlier_commit,
+    ingest,
+    plain_errors,
+    session_settings,
+)
 from lance_flight_client.spark.job import Job, JobSource, JobTarget, Write, read_job
 from lance_flight_client.spark.program import main
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.documents import TOP
@@ -187,6 +197,26 @@ def test_what_cannot_be_done_is_said_in_one_line(spark: SparkSession, target: Jo
             assert says in str(raised.value), case
             assert "\n" not in str(raised.value), case
             assert files(Path(target.root)) == before, case
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("WARN A: a\n12:00 ERROR B: no master answers\n12:01 ERROR C: c\n", "B: no master answers$"),
+        ("WARN A: a\n", "no gateway$"),
+    ],
+)
+def test_what_keeps_spark_from_starting_is_said_in_one_line_of_its_log(
+    capfd: pytest.CaptureFixture[str], log: str, says: str
+) -> None:
+    def start() -> None:
+        os.write(STDERR, log.encode())
+        raise PySparkException("no gateway")
+
+    with pytest.raises(JobFailed, match=f"Spark does not start: {says}"), _unlogged():
+        start()
+    os.write(STDERR, b"after")
+    assert capfd.readouterr().err == "after"
 
 
 def test_a_row_that_cannot_be_read_fails_the_job(

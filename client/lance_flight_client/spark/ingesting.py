@@ -226,16 +226,20 @@ def _unlogged() -> Iterator[None]:
         try:
             os.dup2(log.fileno(), STDERR)
             yield
-        except PySparkException as exc:
+        except (PySparkException, Py4JJavaError) as exc:
             log.seek(0)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-            raise JobFailed(OTHER, f"Spark does not start: {(lines or [str(exc)])[-1].strip()}") from exc
+            lines = log.read().decode(errors="replace").splitlines()
+            # The first error led to the others.
+            told = next((line.partition(_ERROR)[2] for line in lines if _ERROR in line), str(failure(str(exc))))
+            raise JobFailed(OTHER, f"Spark does not start: {told.strip()}") from exc
         finally:
             os.dup2(before, STDERR)
             os.close(before)
 
 
 STDERR = 2
+_ERROR = " ERROR "
+"""What stands before the words of an error in Spark's log."""
 
 
 @contextmanager
