@@ -210,8 +210,8 @@ REFUSED = (
         "! parameter $1 is 'many' (VARCHAR); expected BIGINT",
         _unsupported("STRING", "Int(64, true)"),
     ),
-    ("ok", _whole(7), "! parameter $1 is 7 (int64); expected bool", _unsupported("LONG", "Bool")),
-    ("day", _whole(7), "! parameter $1 is 7 (int64); expected date32[day]", _unsupported("LONG", "Date(DAY)")),
+    ("ok", _whole(7), "! parameter $1 is 7 (BIGINT); expected BOOLEAN", _unsupported("LONG", "Bool")),
+    ("day", _whole(7), "! parameter $1 is 7 (BIGINT); expected DATE", _unsupported("LONG", "Date(DAY)")),
 )
 """Values that are not stored in their columns, how the service refuses them, and what JDBC answers."""
 

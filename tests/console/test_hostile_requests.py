@@ -187,10 +187,10 @@ def test_no_statement_is_killed_by_any_way_without_writes(client: Client, consol
         assert (status, "reads only" in page) == (200, True)
         for sql in (f"KILL '{number}'", f"/* */ kill '{number}'"):
             assert "(refused)" in ended(client, sql, writes=True)["error"]
-        assert "Kill</button>" not in client.call("/activity")[2]
+        assert "Kill</button>" not in client.call("/activity/rows")[2]
         assert server.value(count) == 1
         writing = Client(consoles(server.uri, writes=True)).enter()
-        assert "Kill</button>" in writing.call("/activity")[2]
+        assert "Kill</button>" in writing.call("/activity/rows")[2]
         assert "problem" not in writing.call(f"/activity/{number}/kill", "POST", "")[2]
         assert server.value(count) == 0
 

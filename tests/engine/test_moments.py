@@ -273,3 +273,17 @@ def test_the_parts_of_a_query_have_one_moment_on_whatever_server_they_run(tmp_pa
         assert sorted(row["id"] for row in rows) == list(range(100))
         moments |= {row["a"] for row in rows}
     assert len(moments) == 1
+
+
+def test_the_moment_that_is_returned_is_the_one_that_is_stored(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.run("CREATE TABLE t (id INT, s VARCHAR, ts TIMESTAMP DEFAULT now()) PARTITIONED BY (bucket(4, id))")
+    for change in (
+        "INSERT INTO t (id) VALUES (1), (2), (3)",
+        "INSERT INTO t (id) VALUES (3), (4), (5) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO t VALUES (6, 'a', DEFAULT), (7, 'b', DEFAULT)",
+        "MERGE INTO t USING (VALUES (8), (9)) AS s(id) ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    ):
+        returned = database.rows(f"{change} RETURNING id, ts")
+        ids = ", ".join(str(row[0]) for row in returned)
+        assert sorted(returned) == database.rows(f"SELECT id, ts FROM t WHERE id IN ({ids}) ORDER BY id")

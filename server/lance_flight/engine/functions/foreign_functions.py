@@ -119,7 +119,6 @@ _CHECKS = (
     "rows are not compared with a condition: write PRIMARY KEY for a key that ON CONFLICT and MERGE go by, and a WHERE in the"
     " INSERT … SELECT"
 )
-_LIMITED = "write WHERE id IN (SELECT id FROM t ORDER BY … LIMIT n)"
 _RETYPED = "write ALTER TABLE t ALTER COLUMN c TYPE type, or ALTER TABLE t RENAME COLUMN c TO d"
 
 _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -153,7 +152,6 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
         ("DROP", ","): "write a DROP for each",
         ("INSERT", "TABLE"): "write SELECT * FROM t",
         ("INSERT", "SET"): "write INSERT INTO t (a, b) VALUES (1, 'x')",
-        **dict.fromkeys([(word, clause) for word in ("UPDATE", "DELETE") for clause in ("LIMIT", "ORDER")], _LIMITED),
         **dict.fromkeys(
             [("SHOW", "FULL"), ("SHOW", "TABLE"), ("SHOW", "EXTENDED")],
             "write SHOW TABLES, SHOW COLUMNS FROM t or SHOW CREATE TABLE t",
@@ -165,10 +163,6 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
             "write BEGIN ISOLATION LEVEL …, or SET isolation = 'serializable'",
         ),
         ("SET", "UTF8"): "leave it out: texts are UTF-8",
-        **dict.fromkeys(
-            [("UPDATE", word) for word in (",", "JOIN", "INNER", "LEFT")],
-            "write UPDATE t SET a = u.a FROM u WHERE t.id = u.id",
-        ),
         ("TRUNCATE", ","): "write a TRUNCATE for each",
     }
 )

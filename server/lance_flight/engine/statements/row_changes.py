@@ -221,7 +221,8 @@ class Update(RowChange):
     @classmethod
     def read(cls, cursor: Cursor) -> Update:
         changed = target(cursor)
-        cursor.expect("SET")
+        if not cursor.accept("SET"):
+            raise cursor.error("SET; of other tables write UPDATE t SET a = u.a FROM u WHERE t.id = u.id")
         assigned = assignments(cursor, "FROM", "WHERE", *BEHIND)
         found = where(cursor, "FROM")
         returning = read_returning(cursor, changed.alias)

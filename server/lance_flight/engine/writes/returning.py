@@ -82,8 +82,8 @@ class ReturnedRows:
         """Return all rows."""
         return pa.concat_tables([self._columns.empty_table(), *self._parts])
 
-    def add(self, part: pa.Table) -> None:
-        """Keep some rows, whose missing columns have their defaults."""
+    def add(self, part: pa.Table) -> pa.Table:
+        """Keep some rows, whose missing columns have their defaults, and return them so."""
         part = rows.conform(part, self._columns, self._defaults)
         self._size += part.nbytes
         if self._size > MOST_BYTES:
@@ -91,12 +91,15 @@ class ReturnedRows:
                 f"RETURNING gives at most {MOST_BYTES >> 20} MiB of rows, and the statement writes more; nothing was changed: {_INSTEAD}"
             )
         self._parts.append(part)
+        return part
 
     def collect(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Keep rows on their way."""
+        """Keep rows on their way, and give those that go on the same defaults: of a moment there is another one at each look."""
         for part in parts:
-            self.add(part)
-            yield part
+            kept = self.add(part)
+            given = dict(zip(part.column_names, part.columns, strict=True))
+            missing = {name: kept[name] for name in kept.column_names if name not in given}
+            yield pa.table({**given, **missing}) if missing else part
 
 
 def _is_of_one_row(plan: LogicalPlan) -> bool:

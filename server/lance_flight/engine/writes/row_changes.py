@@ -143,6 +143,8 @@ def where(cursor: Cursor, before_sources: str = "") -> Where:
     """Read `[word table, …] [WHERE condition]`; the word is another one in each statement."""
     read = _sources(cursor) if before_sources and cursor.accept(before_sources) else ""
     condition = text(cursor, "a condition", *BEHIND) if cursor.accept("WHERE") else None
+    if cursor.peek("LIMIT") or cursor.peek("ORDER"):
+        raise cursor.error(f"{RETURNING} or the end; write WHERE id IN (SELECT id FROM t ORDER BY … LIMIT n)")  # noqa: S608 - a message
     return Where(condition, read)
 
 
