@@ -666,6 +666,7 @@ FEATURES = {
             "SELECT id, TRY_CAST(s AS TIMESTAMP), TRY_CAST(s || ' and more' AS TIMESTAMP) FROM said",
             "SELECT s::TIMESTAMP, count(*) FROM said GROUP BY s::TIMESTAMP ORDER BY s::TIMESTAMP",
             "SELECT id FROM said ORDER BY CAST(s AS TIMESTAMP) NULLS FIRST, id",
+            "SELECT id, TRY_CAST('10' AS TIME), TRY_CAST(s AS TIME), TRY_CAST('1' || id || ':30' AS TIME), '09:15'::TIME FROM said WHERE id < 3",
             "SELECT max(CAST(s AS TIMESTAMP)), date_trunc('month', min(s::TIMESTAMP)) FROM said",
         ],
     ),

@@ -652,6 +652,7 @@ CREATE TABLE x (id INT) ENGINE = InnoDB ;; leave it out: tables are
 CREATE TABLE x (id INT) PARTITION BY RANGE (id) ;; write PARTITIONED BY (month(ts),
 CREATE TABLE x (id INT) CLUSTER BY (id) ;; write PARTITIONED BY (bucket(8,
 COMMENT ON VIEW v IS 'x' ;; leave it out: schemas and views have no
+SELECT '10'::TIME ;; Cannot cast string '10 (no time)' to TIME(9); a text beside a value of another type, as in =, IN or coalesce, is read as one of that type: write CAST(… AS VARCHAR) of the other value to have
 SET timezone = 'Europe/Berlin' ;; leave it out: times are in UTC; write ts AT TIME ZONE
 SET search_path = public ;; write SET schema = 's', or USE
 SET LOCAL statement_timeout = 5 ;; write SET name = value, and RESET name after the

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, wrap_spans
-from lance_flight.engine.functions.date_spans import MOMENT_TEXT, READABLE
+from lance_flight.engine.functions.date_spans import MOMENT_TEXT, READABLE, READABLE_TIME
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, tokenize
@@ -172,45 +172,50 @@ def with_texts_of_moments(
 
 
 _MOMENTS = frozenset(["TIMESTAMP", "TIMESTAMPTZ", "DATETIME"])
-_MAY_CAST_MOMENT = re.compile(rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_MOMENTS))})\b", re.IGNORECASE)
+_TIMES = frozenset(["TIME"])
+_MAY_CAST_MOMENT = re.compile(rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_MOMENTS | _TIMES))})\b", re.IGNORECASE)
 
 
 def may_cast_to_moments(text: str) -> bool:
-    """Return whether a query may have a cast to a timestamp."""
+    """Return whether a query may have a cast to a timestamp or a time."""
     return _MAY_CAST_MOMENT.search(text) is not None
 
 
 def with_moment_operands(text: str) -> tuple[str, list[str]]:
-    """Return a text with what is cast to timestamps in functions that tell its type, and the names of the functions.
+    """Return a text with what is cast to timestamps and times in functions that tell its type, and the names of the functions.
 
     >>> with_moment_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
     "SELECT __operand_call0(a)::TIMESTAMP(6), TRY_CAST(__operand_call1(b) AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t"
     """
     operands = Operands(tokenize(text))
-    return named_alike(text, operands, _cast_to_moments(operands))
+    return named_alike(text, operands, list(_cast_to_moments(operands)))
 
 
 def with_readable_moments(
     text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
-) -> tuple[str, dict[str, pa.DataType]]:
-    """Return the text with readable texts in place of those that become timestamps, and the type of the argument of each new call."""
+) -> tuple[str, dict[str, dict[str, pa.DataType]]]:
+    """Return the text with readable texts in place of those that become timestamps or times.
+
+    With it come, by function, the names of its calls with the types of their arguments.
+    """
     around: dict[Span, tuple[str, str]] = {}
-    calls: dict[str, pa.DataType] = {}
-    for span, name in zip(_cast_to_moments(Operands(tokenize(text))), names, strict=True):
+    calls: dict[str, dict[str, pa.DataType]] = {}
+    for (span, reading), name in zip(_cast_to_moments(Operands(tokenize(text))).items(), names, strict=True):
         if name in types and is_string(types[name]):
-            function = name.replace(OPERAND, READABLE)
-            calls[function] = types[name]
+            function = name.replace(OPERAND, reading)
+            calls.setdefault(reading, {})[function] = types[name]
             around[span] = f"{function}(", ")"
     return wrap_spans(text, around), calls
 
 
-def _cast_to_moments(operands: Operands) -> list[Span]:
-    """Return what is cast to a timestamp, but for literals."""
-    return [
-        (start, stop)
-        for start, stop in _cast_to(operands, _MOMENTS)
-        if stop - start > 1 or operands.kind(start) is not Kind.STRING
-    ]
+def _cast_to_moments(operands: Operands) -> dict[Span, str]:
+    """Return what is cast to a timestamp, but for literals, and to a time, with the function that makes texts of it readable."""
+    moments = (
+        span
+        for span in _cast_to(operands, _MOMENTS)
+        if span[1] - span[0] > 1 or operands.kind(span[0]) is not Kind.STRING
+    )
+    return dict.fromkeys(moments, READABLE) | dict.fromkeys(_cast_to(operands, _TIMES), READABLE_TIME)
 
 
 def _made_texts(operands: Factors) -> list[Span]:

@@ -650,6 +650,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         date_spans.INTERVAL_OF: ComputedFunction((_SPAN,), date_spans.INTERVAL, date_spans.intervals_of),
         date_spans.MOMENT_TEXT: ComputedFunction((_MOMENT,), pa.utf8(), date_spans.moment_texts),
         date_spans.READABLE: ComputedFunction((_TEXT,), pa.utf8(), date_spans.readable_moments),
+        date_spans.READABLE_TIME: ComputedFunction((_TEXT,), pa.utf8(), date_spans.readable_times),
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
         date_spans.PRODUCT: ComputedFunction(

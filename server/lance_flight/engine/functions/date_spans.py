@@ -42,7 +42,7 @@ _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
 INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT = "interval_length", "interval_of", "moment_text"
-READABLE = "readable_moment"
+READABLE, READABLE_TIME = "readable_moment", "readable_time"
 """Functions that give the length of an interval in microseconds, the interval of a duration, and the text of a timestamp."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
@@ -293,6 +293,17 @@ def readable_moments(columns: Sequence[pa.Array]) -> pa.Array:
     for pattern, replacement in _LENGTHENED:
         longer = pc.replace_substring_regex(longer, pattern, replacement)
     return pc.if_else(short, longer, texts)
+
+
+def readable_times(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return texts of times, without the date before one; those without a colon are made unreadable: DataFusion 55 reads '10' as nanoseconds.
+
+    >>> readable_times([pa.array(["10:30", "2024-01-05 10:30", "10"])]).to_pylist()
+    ['10:30', '10:30', '10 (no time)']
+    """
+    (texts,) = columns
+    texts = pc.replace_substring_regex(texts, r"^\s*\d{4}-\d{1,2}-\d{1,2}[T ]\s*", "")
+    return pc.if_else(pc.match_substring(texts, ":"), texts, pc.binary_join_element_wise(texts, " (no time)", ""))
 
 
 def _offset_text(seconds: int) -> str:

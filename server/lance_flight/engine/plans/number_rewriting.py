@@ -48,7 +48,7 @@ from lance_flight.engine.compat.operand_types import (
     with_summed,
     with_wide_sums,
 )
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT, READABLE
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT
 from lance_flight.engine.plans.bounds import with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
@@ -61,6 +61,7 @@ from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 
 _MOST_ROUNDS = 4
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
+_TEXT = re.compile("Utf8")
 _TIMESTAMP, _DURATION = re.compile(r"Timestamp\("), re.compile(r"Duration\(")
 _MAKES_MOMENTS = re.compile(
     r"_moment_call\d|\b(?:now|date_trunc|date_bin|to_local_time|to_timestamp\w*|from_unixtime)\s*\(|\bTIME\s+ZONE\b|\bcurrent_timestamp\b"
@@ -241,15 +242,15 @@ class NumberRewriting:
         )
 
     def _with_readable_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Texts that become timestamps need no seconds."""
-        if not may_cast_to_moments(calls.sql):
+        """Texts that become timestamps need no seconds, and those that become times a colon."""
+        if not may_cast_to_moments(calls.sql) or not _has(_TEXT, frame):
             return calls, frame
         sql, names = with_moment_operands(calls.sql)
         return self._as_typed(
             calls,
             frame,
             calls.asking(sql, names),
-            lambda types: calls.with_typed(READABLE, *with_readable_moments(calls.sql, names, types)),
+            lambda types: _with_all_typed(calls, *with_readable_moments(calls.sql, names, types)),
         )
 
     def _with_one_nan(self, calls: TypedCalls, frame: DataFrame) -> Planned:
@@ -309,6 +310,13 @@ class NumberRewriting:
             if refusal is not None:
                 raise
             return calls, frame  # a key that is selected too, and must be the same there
+
+
+def _with_all_typed(calls: TypedCalls, sql: str, given: Mapping[str, Types]) -> TypedCalls:
+    """Return a query as `sql`, with the names of the calls of each function, and the types of their arguments."""
+    for word, types in given.items():
+        calls = calls.with_typed(word, sql, types)
+    return calls
 
 
 def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:

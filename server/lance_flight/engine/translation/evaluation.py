@@ -12,10 +12,9 @@ from datetime import datetime
 from functools import cache, lru_cache, partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
-from lance_flight.engine.functions.date_spans import readable_moments
+from lance_flight.engine.functions.date_spans import readable_moments, readable_times
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import STRINGS
@@ -201,7 +200,7 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if is_string(column.type) and pa.types.is_timestamp(kind):
         column = readable_moments([column])
     if is_string(column.type) and pa.types.is_time(kind):
-        _check_times(column)
+        column = readable_times([column])
     context = inner_context()
     context.register_record_batches("source", [[pa.RecordBatch.from_arrays([column], ["value"])]])
     try:
@@ -209,14 +208,6 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     except Exception as exc:
         raise SqlError(plain_message(exc)) from exc
     return pa.chunked_array([batch.column(0) for batch in batches], kind).combine_chunks()
-
-
-def _check_times(texts: pa.Array) -> None:
-    """Refuse texts without a colon, which DataFusion 55 reads as numbers of nanoseconds: '10' is no time."""
-    times = pc.match_substring(texts, ":")
-    if pc.all(times).as_py() is False:
-        text = texts.filter(pc.invert(times))[0].as_py()
-        raise SqlError(f"Cannot cast string {shown_text(text)} to TIME")
 
 
 def result_type(expression: str, sources: Sequence[pa.DataType]) -> pa.DataType:
