@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import pyarrow as pa
-from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import closing_places, tokenize
 from lance_flight.errors import InvalidInput
 
@@ -32,6 +31,7 @@ from lance_flight_client.files.sniffing import TextOptions
 from lance_flight_client.files.sources import open_files
 from lance_flight_client.files.writing import write_file, written_format
 from lance_flight_client.output import align_table, document, is_document
+from lance_flight_client.parameters import text_literal
 from lance_flight_client.partition_map import partition_map
 from lance_flight_client.terminal import Meter, counted
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 import pyarrow as pa
-from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import execute, run_statement
@@ -21,6 +20,7 @@ from lance_flight_client.cli.partition_notes import month_note
 from lance_flight_client.cli.shell.error_places import point_at_error
 from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import NULL, align_table, cells, document, is_document, one_line, outcome, text_width
+from lance_flight_client.parameters import text_literal
 from lance_flight_client.terminal import ERASED, counted, draw, printable
 
 
