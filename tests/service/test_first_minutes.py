@@ -93,10 +93,11 @@ def test_an_sql_user_of_the_demo(tmp_path: Path) -> None:
         ending(process),
     ):
         assert process.stdout is not None
+        assert process.stderr is not None
         said = ""
         while "Serving until Ctrl-C" not in said:
             said += (line := process.stdout.readline())
-            assert line, said
+            assert line, said + process.stderr.read()
         assert re.search(r"The console shows the partitions in a browser: http://127\.0\.0\.1:\d+/\?token=", said)
         (uri,) = re.findall(r"^lance-flight demo: .* at (grpc://[\w.:]+)$", said, re.MULTILINE)
         assert 'sql_host_override="grpc://' in said

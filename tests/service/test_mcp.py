@@ -220,7 +220,7 @@ def test_answers_are_bounded(lake: Lake) -> None:
     slow = {
         "sql": "SELECT sum(sin(a.value) * sin(b.value)) FROM generate_series(1, 2000000000) a, generate_series(1, 1000) b"
     }
-    assert "[statement_timeout]" in lake.call("alice", "query", slow, "--timeout", "1")
+    assert "(statement_timeout)" in lake.call("alice", "query", slow, "--timeout", "1")
 
 
 @contextmanager

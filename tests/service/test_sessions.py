@@ -103,8 +103,8 @@ def test_what_is_no_option_or_no_value_is_refused(server: Server, option: str, v
         assert options(client) == DEFAULTS
 
 
-def test_set_and_options_are_the_same_settings(server: Server) -> None:
-    with server.session() as client:
+def test_set_and_options_are_the_same_settings(schemas: Server) -> None:
+    with schemas.session() as client:
         client.run("SET group_rows = '9'")
         client.run("USE lance.staging")
         assert options(client) == {**DEFAULTS, "group_rows": 9, "schema": "staging"}

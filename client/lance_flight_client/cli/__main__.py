@@ -26,8 +26,8 @@ def run() -> int:
     keep_out("polars")
     if _only_asks(sys.argv[1:]):
         keep_out("numpy")
-    put_off("pyarrow.dataset")
-    put_off("pyarrow.substrait")
+        # Two threads that use such a library first at one time fail: Python's `LazyLoader` has no lock before 3.12.
+        put_off("pyarrow.dataset")
     if sys.argv[1:2] and sys.argv[1] in _SHORT:
         gc.set_threshold(_MANY_OBJECTS)
     guard_terminals()
