@@ -10,11 +10,10 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -24,6 +23,7 @@ from adbc_driver_flightsql import dbapi
 from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
 from lance_flight.config import ServerConfig
+from lance_flight.errors import InvalidInput
 from lance_flight.serving import load_balancer
 from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program, free_ports, health_check
 from lance_flight.serving.replicas import replica_settings, replicas_of, siblings_of
@@ -284,8 +284,12 @@ def test_an_address_that_is_taken_is_not_said_to_be_served(tmp_path: Path) -> No
     assert not ready.exists()
 
 
-def test_no_port_is_chosen_twice() -> None:
-    assert len(set(free_ports(400))) == 400
+def test_no_port_is_chosen_twice_or_may_be_given_to_a_connection() -> None:
+    ports = free_ports(400)
+    assert len(set(ports)) == 400
+    assert max(ports) < 32_768  # where the ports of outgoing connections begin on Linux
+    with pytest.raises(InvalidInput, match="address of this machine"):
+        free_ports(1, "192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -299,14 +303,9 @@ def test_no_port_is_chosen_twice() -> None:
 def test_no_replica_takes_a_port_that_is_meant_for_something_else(
     monkeypatch: pytest.MonkeyPatch, settings: ServerConfig, free: list[int], ports: list[int], health: list[int]
 ) -> None:
-    given = iter(free)
-
-    @contextmanager
-    def made(*_: object, **__: object) -> Iterator[SimpleNamespace]:
-        port = next(given)
-        yield SimpleNamespace(getsockname=lambda: ("127.0.0.1", port))
-
-    monkeypatch.setattr(load_balancer.socket, "create_server", made)
+    monkeypatch.setattr(load_balancer, "_PORTS", free)
+    monkeypatch.setattr(load_balancer.random.SystemRandom, "sample", lambda _, ports, __: ports)
+    monkeypatch.setattr(load_balancer.socket, "create_server", lambda *_, **__: nullcontext())
     found = replicas_of(settings, 2, 7000)
     assert ([each.port for each in found], [each.health_port for each in found]) == (ports, health)
 

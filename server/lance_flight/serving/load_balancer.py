@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import re
 import shutil
 import socket
@@ -378,11 +379,22 @@ def _ask_proxy(control: Path, command: str) -> str:
         return ""
 
 
+_PORTS = range(20_000, 32_768)
+"""Ports below those that systems give to outgoing connections, one of which might take a port before it is listened on."""
+
+
 def free_ports(count: int, host: str = "127.0.0.1", *, except_for: Collection[int] = ()) -> list[int]:
     """Return ports on which nothing listens at the moment, each of them another one, and none of those that are meant for something else."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports: list[int] = []
     with ExitStack() as probes:
-        tried = count + len(except_for)
-        sockets = [probes.enter_context(socket.create_server((host, 0), family=family)) for _ in range(tried)]
-        ports = [int(opened.getsockname()[1]) for opened in sockets]
-    return [port for port in ports if port not in except_for][:count]
+        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+            if len(ports) == count:
+                return ports
+            if port not in except_for:
+                with suppress(OSError):
+                    probes.enter_context(socket.create_server((host, port), family=family))
+                    ports.append(port)
+    raise InvalidInput(
+        f"{count} ports of {host} are asked for; expected an address of this machine on which as many are free"
+    )
