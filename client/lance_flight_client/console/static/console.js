@@ -460,7 +460,7 @@ addEventListener("DOMContentLoaded", () => {
   const pages = {t: "/", q: "/query", a: "/activity", o: "/operations"};
   let isGoing = false;
   addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea, [contenteditable], dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, select, textarea, [contenteditable], dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "?") at("keys").showModal();
     if (isGoing && pages[event.key]) location.assign(pages[event.key]);
     isGoing = event.key === "g";
