@@ -491,9 +491,19 @@ def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
         screen.session.close()
 
 
+PAGER = f"""#!{sys.executable}
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT}})  # an interrupt before the wait counts, too
+print("paging", flush=True)
+signal.sigwait({{signal.SIGINT}})
+print("interrupted", flush=True)
+print("key", open("/dev/tty").readline(), flush=True)
+"""
+
+
 def test_an_interrupt_of_the_pager_leaves_the_prompt_as_it_was(rooms: Server, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
-    pager.write_text("#!/bin/sh\ntrap 'echo interrupted' INT\necho paging\nread key < /dev/tty\necho key $key\n")
+    pager.write_text(PAGER)
     pager.chmod(0o755)
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PAGER": str(pager)}
     with terminal([COMMAND, "sql", "--uri", rooms.uri], environment, tmp_path) as screen:
