@@ -16,12 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
-from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, wrap_spans
+from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, with_calls, wrap_spans
 from lance_flight.engine.functions.date_spans import MOMENT_TEXT, READABLE, READABLE_TIME
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.comparisons import Operands
@@ -161,61 +162,53 @@ def with_texts_of_moments(
     text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> tuple[str, dict[str, pa.DataType]]:
     """Return the text with texts in place of the timestamps that become texts, and the type of the argument of each new call."""
-    around: dict[Span, tuple[str, str]] = {}
-    calls: dict[str, pa.DataType] = {}
-    for span, name in zip(_made_texts(Factors(tokenize(text))), names, strict=True):
-        if name in types and pa.types.is_timestamp(types[name]):
-            function = name.replace(OPERAND, MOMENT_TEXT)
-            calls[function] = types[name]
-            around[span] = f"{function}(", ")"
-    return wrap_spans(text, around), calls
+    made = zip(_made_texts(Factors(tokenize(text))), names, strict=True)
+    spans = {span: name for span, name in made if name in types and pa.types.is_timestamp(types[name])}
+    return with_calls(text, MOMENT_TEXT, spans, types)
 
 
-_MOMENTS = frozenset(["TIMESTAMP", "TIMESTAMPTZ", "DATETIME"])
-_TIMES = frozenset(["TIME"])
-_MAY_CAST_MOMENT = re.compile(rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_MOMENTS | _TIMES))})\b", re.IGNORECASE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCasts:
+    """Casts to types of some names, before which texts go through a `function` that makes them readable.
 
-
-def may_cast_to_moments(text: str) -> bool:
-    """Return whether a query may have a cast to a timestamp or a time."""
-    return _MAY_CAST_MOMENT.search(text) is not None
-
-
-def with_moment_operands(text: str) -> tuple[str, list[str]]:
-    """Return a text with what is cast to timestamps and times in functions that tell its type, and the names of the functions.
-
-    >>> with_moment_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
+    >>> MOMENTS.with_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
     "SELECT __operand_call0(a)::TIMESTAMP(6), TRY_CAST(__operand_call1(b) AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t"
     """
-    operands = Operands(tokenize(text))
-    return named_alike(text, operands, list(_cast_to_moments(operands)))
+
+    function: str
+    names: AbstractSet[str]
+    reads_literals: bool
+
+    def are_in(self, text: str) -> bool:
+        """Return whether a query may have such a cast."""
+        return any(match["name"].upper() in self.names for match in _CAST_TO.finditer(text))
+
+    def with_operands(self, text: str) -> tuple[str, list[str]]:
+        """Return a text with what is cast in functions that tell its type, and the names of the functions."""
+        operands = Operands(tokenize(text))
+        return named_alike(text, operands, self._spans(operands))
+
+    def with_readable_texts(
+        self, text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> tuple[str, dict[str, pa.DataType]]:
+        """Return the text with readable texts in place of those that are cast, and the type of the argument of each new call."""
+        cast = zip(self._spans(Operands(tokenize(text))), names, strict=True)
+        return with_calls(
+            text, self.function, {span: name for span, name in cast if name in types and is_string(types[name])}, types
+        )
+
+    def _spans(self, operands: Operands) -> list[Span]:
+        spans = _cast_to(operands, self.names)
+        return [
+            (start, stop)
+            for start, stop in spans
+            if self.reads_literals or stop - start > 1 or operands.kind(start) is not Kind.STRING
+        ]
 
 
-def with_readable_moments(
-    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
-) -> tuple[str, dict[str, dict[str, pa.DataType]]]:
-    """Return the text with readable texts in place of those that become timestamps or times.
-
-    With it come, by function, the names of its calls with the types of their arguments.
-    """
-    around: dict[Span, tuple[str, str]] = {}
-    calls: dict[str, dict[str, pa.DataType]] = {}
-    for (span, reading), name in zip(_cast_to_moments(Operands(tokenize(text))).items(), names, strict=True):
-        if name in types and is_string(types[name]):
-            function = name.replace(OPERAND, reading)
-            calls.setdefault(reading, {})[function] = types[name]
-            around[span] = f"{function}(", ")"
-    return wrap_spans(text, around), calls
-
-
-def _cast_to_moments(operands: Operands) -> dict[Span, str]:
-    """Return what is cast to a timestamp, but for literals, and to a time, with the function that makes texts of it readable."""
-    moments = (
-        span
-        for span in _cast_to(operands, _MOMENTS)
-        if span[1] - span[0] > 1 or operands.kind(span[0]) is not Kind.STRING
-    )
-    return dict.fromkeys(moments, READABLE) | dict.fromkeys(_cast_to(operands, _TIMES), READABLE_TIME)
+_CAST_TO = re.compile(r"(?:\bAS\s+|::\s*)(?P<name>\w+)", re.IGNORECASE)
+MOMENTS = TextCasts(function=READABLE, names=frozenset(["TIMESTAMP", "TIMESTAMPTZ", "DATETIME"]), reads_literals=False)
+TIMES = TextCasts(function=READABLE_TIME, names=frozenset(["TIME"]), reads_literals=True)
 
 
 def _made_texts(operands: Factors) -> list[Span]:

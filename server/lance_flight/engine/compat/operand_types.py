@@ -108,17 +108,13 @@ def with_interval_lengths(
 
     DataFusion 55 compares months, then days, then times: to it a day is more than 25 hours.
     """
-    around: dict[Span, tuple[str, str]] = {}
-    calls: dict[str, pa.DataType] = {}
+    compared: dict[Span, str] = {}
     named = iter(names)
     for group in _compared_with_intervals(text)[1]:
-        spans = {span: (name, types[name]) for span, name in zip(group, named, strict=False) if _is_span(types, name)}
-        if any(pa.types.is_interval(kind) for _, kind in spans.values()):
-            for span, (name, kind) in spans.items():
-                function = name.replace(OPERAND, INTERVAL_LENGTH)
-                calls[function] = kind
-                around[span] = f"{function}(", ")"
-    return wrap_spans(text, around), calls
+        spans = {span: name for span, name in zip(group, named, strict=False) if _is_span(types, name)}
+        if any(pa.types.is_interval(types[name]) for name in spans.values()):
+            compared |= spans
+    return with_calls(text, INTERVAL_LENGTH, compared, types)
 
 
 def _compared_with_intervals(text: str) -> tuple[_Reader, list[list[Span]]]:
@@ -162,14 +158,9 @@ def with_parts_of_spans(
 
     DataFusion 55 takes all hours of a duration, where the hours of two days and an hour are one.
     """
-    around: dict[Span, tuple[str, str]] = {}
-    calls: dict[str, pa.DataType] = {}
-    for span, name in zip(_measured(_Reader(tokenize(text)), has_durations=has_durations), names, strict=True):
-        if name in types and pa.types.is_duration(types[name]):
-            function = name.replace(OPERAND, INTERVAL_OF)
-            calls[function] = types[name]
-            around[span] = f"{function}(", ")"
-    return wrap_spans(text, around), calls
+    measured = zip(_measured(_Reader(tokenize(text)), has_durations=has_durations), names, strict=True)
+    spans = {span: name for span, name in measured if name in types and pa.types.is_duration(types[name])}
+    return with_calls(text, INTERVAL_OF, spans, types)
 
 
 def _measured(reader: _Reader, *, has_durations: bool) -> Iterator[Span]:
@@ -271,6 +262,18 @@ def named_alike(text: str, operands: Operands, spans: Sequence[Span]) -> tuple[s
     ]
     around = {span: (f"{name}(", ")") for span, name in zip(spans, shared, strict=True)}
     return wrap_spans(text, around), shared
+
+
+def with_calls(
+    text: str, function: str, named: Mapping[Span, str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return a text with calls of a typed function around spans, and the type of the argument of each call.
+
+    Each is named after the function that told the type of its span.
+    """
+    calls = {name: name.replace(OPERAND, function) for name in named.values()}
+    around = {span: (f"{calls[name]}(", ")") for span, name in named.items()}
+    return wrap_spans(text, around), {call: types[name] for name, call in calls.items()}
 
 
 def wrap_spans(text: str, around: Mapping[Span, tuple[str, str]]) -> str:
@@ -443,6 +446,15 @@ _CLAUSES_BY = frozenset(["GROUP", "ORDER", "SORT"])
 """Words that begin a clause of a query, those of the second before BY."""
 
 
+@dataclass(slots=True)
+class _Level:
+    """What stands within a bracket, or outside of all: the number of its SELECT, the clause there, and whether the bracket holds a query."""
+
+    number: int
+    clause: str
+    is_query: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """Number of the SELECT that each token stands in, its clause there, and the names that each SELECT writes without a dot behind them."""
@@ -454,24 +466,22 @@ class Scopes:
     @classmethod
     def of(cls, tokens: Sequence[Token]) -> Scopes:
         numbers, clauses, last = [], [], 0
-        within, clause, is_query = [0], [""], [True]
-        for before, token, following in zip([tokens[0], *tokens], tokens, [*tokens[1:], tokens[-1]], strict=False):
+        levels, is_behind_distinct = [_Level(0, "", is_query=True)], False
+        for token, following in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
             begins = token.word in _SET_OPERATORS or (token.is_sign("(") and following.word in QUERIES)
             last += begins
             if token.is_sign("("):
-                within.append(last if begins else within[-1])
-                clause.append(clause[-1])
-                is_query.append(begins)
-            elif token.is_sign(")") and len(within) > 1:
-                for level in (within, clause, is_query):
-                    level.pop()
+                levels.append(_Level(last if begins else levels[-1].number, levels[-1].clause, is_query=begins))
+            elif token.is_sign(")") and len(levels) > 1:
+                levels.pop()
             elif begins:
-                within[-1] = last
+                levels[-1].number = last
             is_clause = token.word in _CLAUSES or (token.word in _CLAUSES_BY and following.word == "BY")
-            if is_clause and is_query[-1] and not (token.word == "FROM" and before.word == "DISTINCT"):
-                clause[-1] = token.word
-            numbers.append(within[-1])
-            clauses.append(clause[-1])
+            if is_clause and levels[-1].is_query and not (token.word == "FROM" and is_behind_distinct):
+                levels[-1].clause = token.word
+            is_behind_distinct = token.word == "DISTINCT"
+            numbers.append(levels[-1].number)
+            clauses.append(levels[-1].clause)
         pairs = zip(pairwise(tokens), numbers, strict=False)
         return cls(numbers, clauses, {(number, one.text) for (one, after), number in pairs if not after.is_sign(".")})
 

@@ -7,7 +7,7 @@ tells their types, and then rewritten (`engine.compat.operand_types`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -17,12 +17,12 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext
 
 from lance_flight.engine.compat.casts import (
+    MOMENTS,
+    TIMES,
+    TextCasts,
     may_cast_to_integers,
-    may_cast_to_moments,
     may_cast_to_texts,
     with_cast_operands,
-    with_moment_operands,
-    with_readable_moments,
     with_rounded_casts,
     with_texts,
     with_texts_of_moments,
@@ -81,6 +81,81 @@ def has_wide_sums(plan: LogicalPlan) -> bool:
     return _LONG_DECIMAL in shown and may_sum(shown)
 
 
+def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:
+    """Return whether a plan has columns or literals of a kind."""
+    return kind.search(frame.logical_plan().display_indent_schema()) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TypedRewrite:
+    """Rewrite by the types of operands: `ask` puts these into functions that tell them, `change` makes the query of them.
+
+    `may_change` says whether that is worth it. What has no plan so is refused with a `refusal`; without one it stays as it is.
+    """
+
+    may_change: Callable[[str, DataFrame], bool]
+    ask: Callable[[str], tuple[str, list[str]]]
+    change: Callable[[TypedCalls, Sequence[str], Types], TypedCalls]
+    refusal: str | None = None
+
+
+def _in_calls(
+    word: str, change: Callable[[str, Sequence[str], Types], tuple[str, dict[str, pa.DataType]]]
+) -> Callable[[TypedCalls, Sequence[str], Types], TypedCalls]:
+    """Return the change that puts operands into calls of a function."""
+    return lambda calls, names, types: calls.with_typed(word, *change(calls.sql, names, types))
+
+
+def _readable(casts: TextCasts) -> _TypedRewrite:
+    """Return the rewrite of what is cast."""
+    return _TypedRewrite(
+        may_change=lambda sql, frame: casts.are_in(sql) and _has(_TEXT, frame),
+        ask=casts.with_operands,
+        change=_in_calls(casts.function, casts.with_readable_texts),
+    )
+
+
+_NUMBERS = (
+    # Sums of long decimals do not wrap.
+    _TypedRewrite(
+        may_change=lambda sql, frame: may_sum(sql) and has_wide_sums(frame.logical_plan()),
+        ask=with_summed,
+        change=lambda calls, names, types: replace(calls, sql=with_wide_sums(calls.sql, names, types)),
+        refusal=(
+            "sums of this statement may leave DECIMAL(38, s), and it cannot be planned with a check of that; write sum(CAST(a AS DOUBLE)),"
+            " or sum(CAST(a AS DECIMAL(28, s)))"
+        ),
+    ),
+    # Casts of doubles and decimals to integers round.
+    _TypedRewrite(
+        may_change=lambda sql, frame: may_cast_to_integers(sql) and _has(_FRACTIONS, frame),
+        ask=with_cast_operands,
+        change=_in_calls(ROUNDED, with_rounded_casts),
+        refusal="a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
+    ),
+    # Intervals are compared by their lengths.
+    _TypedRewrite(
+        may_change=lambda sql, _: may_compare_intervals(sql),
+        ask=with_compared,
+        change=_in_calls(INTERVAL_LENGTH, with_interval_lengths),
+        refusal="an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
+    ),
+)
+_TEXTS = (
+    # Texts of timestamps have a space where DataFusion writes a T.
+    _TypedRewrite(
+        may_change=lambda sql, frame: (
+            may_cast_to_texts(sql) and (_MAKES_MOMENTS.search(sql) is not None or _has(_TIMESTAMP, frame))
+        ),
+        ask=with_texts,
+        change=_in_calls(MOMENT_TEXT, with_texts_of_moments),
+    ),
+    # Texts that become timestamps need no seconds, and those that become times a colon.
+    _readable(MOMENTS),
+    _readable(TIMES),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRewriting:
     """Rewrites of one query. `plan` plans it with its calls, `optimise` gives the optimised plan of a frame, `call` calls DataFusion.
@@ -97,19 +172,17 @@ class NumberRewriting:
 
     def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Return a query whose numbers are right, and its plan."""
-        for step in (
+        steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
             self._with_decimals,
             self._with_doubles,
             self._with_checks,
-            self._with_wide_sums,
-            self._with_rounded_casts,
-            self._with_interval_lengths,
+            *(partial(self._with_typed, rewrite) for rewrite in _NUMBERS),
             self._with_parts_of_spans,
-            self._with_texts_of_moments,
-            self._with_readable_moments,
+            *(partial(self._with_typed, rewrite) for rewrite in _TEXTS),
             self._with_one_nan,
             self._with_one_zero,
-        ):
+        )
+        for step in steps:
             calls, frame = step(calls, frame)
         return calls, frame
 
@@ -173,44 +246,16 @@ class NumberRewriting:
                 f" CAST(… AS DECIMAL(38, 0)) for an operand of each sum ({exc})"
             ) from exc
 
-    def _with_wide_sums(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Sums of long decimals do not wrap."""
-        if not may_sum(calls.sql) or not has_wide_sums(frame.logical_plan()):
+    def _with_typed(self, rewrite: _TypedRewrite, calls: TypedCalls, frame: DataFrame) -> Planned:
+        if not rewrite.may_change(calls.sql, frame):
             return calls, frame
-        sql, names = with_summed(calls.sql)
+        sql, names = rewrite.ask(calls.sql)
         return self._as_typed(
             calls,
             frame,
             calls.asking(sql, names),
-            lambda types: replace(calls, sql=with_wide_sums(calls.sql, names, types)),
-            "sums of this statement may leave DECIMAL(38, s), and it cannot be planned with a check of that; write sum(CAST(a AS DOUBLE)),"
-            " or sum(CAST(a AS DECIMAL(28, s)))",
-        )
-
-    def _with_rounded_casts(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Casts of doubles and decimals to integers round."""
-        if not may_cast_to_integers(calls.sql) or not _has(_FRACTIONS, frame):
-            return calls, frame
-        sql, names = with_cast_operands(calls.sql)
-        return self._as_typed(
-            calls,
-            frame,
-            calls.asking(sql, names),
-            lambda types: calls.with_typed(ROUNDED, *with_rounded_casts(calls.sql, names, types)),
-            "a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
-        )
-
-    def _with_interval_lengths(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Intervals are compared by their lengths."""
-        if not may_compare_intervals(calls.sql):
-            return calls, frame
-        sql, names = with_compared(calls.sql)
-        return self._as_typed(
-            calls,
-            frame,
-            calls.asking(sql, names),
-            lambda types: calls.with_typed(INTERVAL_LENGTH, *with_interval_lengths(calls.sql, names, types)),
-            "an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
+            lambda types: rewrite.change(calls, names, types),
+            rewrite.refusal,
         )
 
     def _with_parts_of_spans(self, calls: TypedCalls, frame: DataFrame) -> Planned:
@@ -227,30 +272,6 @@ class NumberRewriting:
                 INTERVAL_OF, *with_parts_of_spans(calls.sql, names, types, has_durations=has_durations)
             ),
             "this statement cannot be planned with parts of a difference of timestamps; write date_diff('hour', a, b)",
-        )
-
-    def _with_texts_of_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Texts of timestamps have a space where DataFusion writes a T."""
-        if not may_cast_to_texts(calls.sql) or not (_MAKES_MOMENTS.search(calls.sql) or _has(_TIMESTAMP, frame)):
-            return calls, frame
-        sql, names = with_texts(calls.sql)
-        return self._as_typed(
-            calls,
-            frame,
-            calls.asking(sql, names),
-            lambda types: calls.with_typed(MOMENT_TEXT, *with_texts_of_moments(calls.sql, names, types)),
-        )
-
-    def _with_readable_moments(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Texts that become timestamps need no seconds, and those that become times a colon."""
-        if not may_cast_to_moments(calls.sql) or not _has(_TEXT, frame):
-            return calls, frame
-        sql, names = with_moment_operands(calls.sql)
-        return self._as_typed(
-            calls,
-            frame,
-            calls.asking(sql, names),
-            lambda types: _with_all_typed(calls, *with_readable_moments(calls.sql, names, types)),
         )
 
     def _with_one_nan(self, calls: TypedCalls, frame: DataFrame) -> Planned:
@@ -310,15 +331,3 @@ class NumberRewriting:
             if refusal is not None:
                 raise
             return calls, frame  # a key that is selected too, and must be the same there
-
-
-def _with_all_typed(calls: TypedCalls, sql: str, given: Mapping[str, Types]) -> TypedCalls:
-    """Return a query as `sql`, with the names of the calls of each function, and the types of their arguments."""
-    for word, types in given.items():
-        calls = calls.with_typed(word, sql, types)
-    return calls
-
-
-def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:
-    """Return whether a plan has columns or literals of a kind."""
-    return kind.search(frame.logical_plan().display_indent_schema()) is not None
