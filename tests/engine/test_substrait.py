@@ -217,6 +217,23 @@ WRITE = {
 FILES = {"read": {**SCAN["read"], "localFiles": {"items": [{"uriFile": "file:///etc/passwd", "parquet": {}}]}}}
 del FILES["read"]["namedTable"]
 
+SPAN = "CASE WHEN id = 1 THEN INTERVAL '1 month' ELSE INTERVAL '40 days' END"
+MISREAD = {
+    "a date with hours": ("SELECT at + INTERVAL '5 hours' AS x FROM readings", "has a time, which a DATE has not"),
+    "the greatest interval": (f"SELECT max({SPAN}) AS m FROM readings", "write max_by"),
+    "an order of intervals": (f"SELECT id FROM readings ORDER BY {SPAN}", "write ORDER BY epoch"),
+}
+
+
+@pytest.mark.parametrize(("sql", "words"), MISREAD.values(), ids=MISREAD.keys())
+def test_intervals_that_datafusion_misreads_are_refused_as_in_sql(
+    engine: Engine, client: SessionContext, sql: str, words: str
+) -> None:
+    for statement in (sql, planned(client, sql)):
+        with pytest.raises(Unsupported, match=words):
+            engine.query(statement)
+
+
 REFUSED = {
     "no plan": (statement_of(b"\xff\xff"), SqlError, "Failed to decode plan"),
     "an empty plan": (statement_of(b""), SqlError, "Number of relation trees: 0"),

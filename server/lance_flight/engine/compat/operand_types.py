@@ -26,7 +26,8 @@ from lance_flight.model.arrow_types import is_number
 OPERAND = "operand"
 """The function around each operand."""
 MOST_OPERANDS = 200
-_INTERVAL = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
+INTERVALS = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
+"""Matches what makes an interval."""
 _PART = re.compile(r"\b(?:EXTRACT|DATE_PART)\s*\(", re.IGNORECASE)
 _SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
@@ -88,7 +89,7 @@ def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str,
 
 def may_compare_intervals(text: str) -> bool:
     """Return whether a query may compare an interval."""
-    return _INTERVAL.search(text) is not None and _SIGN_OR_WORD.search(text) is not None
+    return INTERVALS.search(text) is not None and _SIGN_OR_WORD.search(text) is not None
 
 
 def with_compared(text: str) -> tuple[str, list[str]]:
@@ -131,7 +132,7 @@ def _is_span(types: Mapping[str, pa.DataType], name: str) -> bool:
 def _is_interval(reader: _Reader, at: int) -> bool:
     while reader.is_sign(at, "(") or reader.is_sign(at, "-"):
         at += 1
-    return _INTERVAL.fullmatch(reader.text(at)) is not None
+    return INTERVALS.fullmatch(reader.text(at)) is not None
 
 
 def may_take_parts(text: str) -> bool:
@@ -448,7 +449,7 @@ _CLAUSES_BY = frozenset(["GROUP", "ORDER", "SORT"])
 
 @dataclass(slots=True)
 class _Level:
-    """What stands within a bracket, or outside of all: the number of its SELECT, the clause there, and whether the bracket holds a query."""
+    """Level of brackets: the number of its SELECT, the clause there, and whether a query stands right inside."""
 
     number: int
     clause: str

@@ -17,7 +17,7 @@ from datafusion import expr as nodes
 
 from lance_flight.decoded_sizes import fixed_bytes, has_open_width
 from lance_flight.engine.functions.bounded_functions import GUARDS, MOST_SHORT
-from lance_flight.engine.plans.nodes import expressions_of, operands_of
+from lance_flight.engine.plans.nodes import expressions_of, nodes_of, operands_of
 from lance_flight.engine.sql.bounds import MOST_EXPANDED
 from lance_flight.errors import LimitExceeded, Unsupported
 
@@ -150,10 +150,7 @@ def check_windows(plan: LogicalPlan, frame_of: Callable[[LogicalPlan], DataFrame
     text = plan.display_indent()
     if COLLECTING.search(text) is None or _WINDOW not in text:
         return
-    waiting = [with_joined_subqueries(plan)]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.inputs()
+    for node in nodes_of(with_joined_subqueries(plan)):
         windows = node.to_variant()
         if not isinstance(windows, nodes.WindowExpr):
             continue

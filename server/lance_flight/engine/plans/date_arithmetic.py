@@ -14,8 +14,9 @@ import pyarrow as pa
 from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion.expr import Sort
 
+from lance_flight.engine.compat.operand_types import INTERVALS
 from lance_flight.engine.functions.date_spans import PRODUCT
-from lance_flight.engine.plans.nodes import expressions_of, operands_of, strip_aliases
+from lance_flight.engine.plans.nodes import expressions_of, nodes_of, operands_of, strip_aliases
 from lance_flight.errors import Unsupported
 
 _TIME = re.compile(
@@ -27,35 +28,41 @@ _PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(")
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 
 
-_SPAN = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
 _ORDER = re.compile(r"\bORDER\b|\b(?:min|max|greatest|least)\s*\(", re.IGNORECASE)
 
 
-def may_add_times(sql: str) -> bool:
+def may_misread_intervals(sql: str) -> bool:
+    """Return whether a query may have an interval that `check_intervals` refuses."""
+    return _may_add_times(sql) or _may_order_intervals(sql)
+
+
+def check_intervals(context: SessionContext, plan: LogicalPlan) -> None:
+    """Refuse a plan, not yet optimised, that adds an interval of hours or less to a date, or orders intervals (`Unsupported`)."""
+    for node in nodes_of(plan):
+        _check_sums(context, node)
+        _check_order(context, node)
+
+
+def _may_add_times(sql: str) -> bool:
     """Return whether a query may have an interval of hours or less.
 
-    >>> may_add_times("SELECT d + INTERVAL '12 hours'"), may_add_times("SELECT d + INTERVAL '3 months'")
+    >>> _may_add_times("SELECT d + INTERVAL '12 hours'"), _may_add_times("SELECT d + INTERVAL '3 months'")
     (True, False)
     """
     return _TIME.search(sql) is not None or _PRODUCT.search(sql) is not None
 
 
-def may_order_intervals(sql: str) -> bool:
+def _may_order_intervals(sql: str) -> bool:
     """Return whether a query may order intervals, or take the least or the greatest one."""
-    return _SPAN.search(sql) is not None and _ORDER.search(sql) is not None
+    return INTERVALS.search(sql) is not None and _ORDER.search(sql) is not None
 
 
-def check_order(context: SessionContext, plan: LogicalPlan) -> None:
-    """Refuse a plan, not yet optimised, that orders intervals (`Unsupported`)."""
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.inputs()
-        for value, instead in _ordered(node):
-            if any(map(pa.types.is_interval, _types(context, node, value))):
-                raise Unsupported(
-                    f"the order of INTERVALs depends on how long a month is; write {instead}, which takes 30 days"
-                )
+def _check_order(context: SessionContext, node: LogicalPlan) -> None:
+    for value, instead in _ordered(node):
+        if any(map(pa.types.is_interval, _types(context, node, value))):
+            raise Unsupported(
+                f"the order of INTERVALs depends on how long a month is; write {instead}, which takes 30 days"
+            )
 
 
 def _ordered(node: LogicalPlan) -> Iterator[tuple[Expr, str]]:
@@ -71,20 +78,14 @@ def _ordered(node: LogicalPlan) -> Iterator[tuple[Expr, str]]:
             yield from ((each, "a CASE that compares them") for each in operands_of(value))
 
 
-def check_date_arithmetic(context: SessionContext, plan: LogicalPlan) -> None:
-    """Refuse a plan, not yet optimised, that adds an interval of hours or less to a date (`Unsupported`)."""
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.inputs()
-        for date, interval in _sums(node):
-            is_time = _has_times(context, node, interval)
-            if is_time and _is_date(context, node, date):
-                shown = date.schema_name().rpartition(".")[2] if date.variant_name() == "Column" else "d"
-                raise Unsupported(
-                    "the sum of a DATE and an INTERVAL with hours, minutes or seconds has a time, which a DATE has not;"
-                    f" write CAST({shown} AS TIMESTAMP) in place of {shown}"
-                )
+def _check_sums(context: SessionContext, node: LogicalPlan) -> None:
+    for date, interval in _sums(node):
+        if _has_times(context, node, interval) and _is_date(context, node, date):
+            shown = date.schema_name().rpartition(".")[2] if date.variant_name() == "Column" else "d"
+            raise Unsupported(
+                "the sum of a DATE and an INTERVAL with hours, minutes or seconds has a time, which a DATE has not;"
+                f" write CAST({shown} AS TIMESTAMP) in place of {shown}"
+            )
 
 
 def _sums(node: LogicalPlan) -> Iterator[tuple[Expr, Expr]]:

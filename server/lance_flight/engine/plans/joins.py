@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion import expr as nodes
 
-from lance_flight.engine.plans.nodes import operands_of
+from lance_flight.engine.plans.nodes import nodes_of, operands_of
 from lance_flight.errors import SqlError, Unsupported
 
 _USE = re.compile(r"(?:\b(?P<word>NOT IN|IN|EXISTS|ANY|ALL) )?\(<subquery>\)")
@@ -252,10 +252,7 @@ def check_merge_joins(planned: Callable[[], object]) -> None:
 
 def check_stacked_conditions(context: SessionContext, plan: LogicalPlan) -> None:
     """Refuse a plan whose conditions stand above each other, if they are about columns of which there are two of one name."""
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.inputs()
+    for node in nodes_of(plan):
         condition = node.to_variant()
         if isinstance(condition, nodes.Filter) and isinstance(_below(node).to_variant(), nodes.Filter):
             names = context.create_dataframe_from_logical_plan(node).schema().names

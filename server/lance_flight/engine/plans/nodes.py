@@ -348,6 +348,15 @@ _WITHOUT_OPERANDS = frozenset(
 )
 
 
+def nodes_of(plan: LogicalPlan) -> Iterator[LogicalPlan]:
+    """Yield each operator of a plan."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.inputs()
+        yield node
+
+
 def expressions_of(node: LogicalPlan) -> list[Expr]:
     """Return the expressions of one operator, without those of what it reads."""
     match node.to_variant():
