@@ -240,6 +240,20 @@ def test_a_commit_takes_nothing_away_from_a_table_that_has_the_name_by_now(tmp_p
     assert ids(engine, "a") == [2]
 
 
+def exchanging(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`committing` that puts table b in the place of a right before its first commit."""
+
+    @contextmanager
+    def exchange(*arguments: Any) -> Iterator[None]:
+        monkeypatch.undo()
+        engine.update("ALTER TABLE a RENAME TO c")
+        engine.update("ALTER TABLE b RENAME TO a")
+        with committing(*arguments):
+            yield
+
+    return exchange
+
+
 @pytest.mark.parametrize("later", [0, 2], ids=["as many versions", "more versions"])
 @LAYOUTS
 def test_a_commit_puts_nothing_into_a_table_that_takes_the_name_meanwhile(
@@ -252,15 +266,7 @@ def test_a_commit_puts_nothing_into_a_table_that_takes_the_name_meanwhile(
     before = ids(engine, "b")
     module = manifests if layout else partitions
 
-    @contextmanager
-    def exchange(*arguments: Any) -> Iterator[None]:
-        monkeypatch.undo()
-        engine.update("ALTER TABLE a RENAME TO c")
-        engine.update("ALTER TABLE b RENAME TO a")
-        with committing(*arguments):
-            yield
-
-    monkeypatch.setattr(module, "committing", exchange)
+    monkeypatch.setattr(module, "committing", exchanging(engine, monkeypatch))
     with pytest.raises(SerializationFailure, match="was dropped"):
         engine.root.table(TableName("public", "a")).append([pa.table({"id": [3]})], evaluate)
     assert (ids(engine, "a"), ids(engine, "c")) == (before, [1])
@@ -301,17 +307,9 @@ def test_what_lance_changes_in_place_never_meets_another_table(
 
     before = state("b")
 
-    @contextmanager
-    def exchange(*arguments: Any) -> Iterator[None]:
-        monkeypatch.undo()
-        engine.update("ALTER TABLE a RENAME TO c")
-        engine.update("ALTER TABLE b RENAME TO a")
-        with committing(*arguments):
-            yield
-
     for module in (version_log, manifests, plain_table):
         if hasattr(module, "committing"):
-            monkeypatch.setattr(module, "committing", exchange)
+            monkeypatch.setattr(module, "committing", exchanging(engine, monkeypatch))
     with pytest.raises((SerializationFailure, NotFound)):
         (IN_PLACE | FORKS)[change](changed)
     assert state("a") == before

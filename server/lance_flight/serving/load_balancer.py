@@ -389,12 +389,13 @@ def free_ports(count: int, host: str = "127.0.0.1", *, except_for: Collection[in
     ports: list[int] = []
     with ExitStack() as probes:
         for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-            if len(ports) < count and port not in except_for:
-                with suppress(OSError):
-                    probes.enter_context(socket.create_server((host, port), family=family))
-                    ports.append(port)
-    if len(ports) == count:
-        return ports
+            if port in except_for:
+                continue
+            with suppress(OSError):
+                probes.enter_context(socket.create_server((host, port), family=family))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
     raise InvalidInput(
         f"{count} ports of {host} are asked for; expected an address of this machine on which as many are free"
     )

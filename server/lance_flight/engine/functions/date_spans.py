@@ -42,8 +42,9 @@ _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
 INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT = "interval_length", "interval_of", "moment_text"
-READABLE, READABLE_TIME = "readable_moment", "readable_time"
 """Functions that give the length of an interval in microseconds, the interval of a duration, and the text of a timestamp."""
+READABLE, READABLE_TIME = "readable_moment", "readable_time"
+"""Functions that make texts of timestamps and of times what DataFusion reads."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
 _DAYS_OF_MONTH, _SECONDS_OF_MONTH = 30, 31 * 86_400

@@ -127,10 +127,9 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
         **dict.fromkeys([("ALTER", word) for word in ("CHECK", "UNIQUE", "FOREIGN")], _CHECKS),
         **dict.fromkeys([("ALTER", "OWNER"), ("ALTER", "ENABLE"), ("ALTER", "DISABLE")], _RIGHTS),
         ("ALTER", "CONSTRAINT"): "write ALTER TABLE t DROP PRIMARY KEY, the only constraint",
-        (
-            "ALTER",
-            "IF",
-        ): "leave it out: a table that is not there is an error; information_schema.tables lists those that are",
+        ("ALTER", "IF"): (
+            "leave it out: a table that is not there is an error; information_schema.tables lists those that are"
+        ),
         ("ALTER", "USING"): (
             "write ALTER TABLE t ADD COLUMN d AS (expression), then DROP COLUMN c and RENAME COLUMN d TO c"
         ),
@@ -143,12 +142,11 @@ _CLAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
             [("CREATE", word) for word in ("ENGINE", "STORED", "LOCATION", "USING")], "leave it out: tables are Lance's"
         ),
         ("CREATE", "PARTITION"): "write PARTITIONED BY (month(ts), region)",
-        ("CREATE", "CLUSTER"): "write PARTITIONED BY (bucket(8, id)), or range(1000, n)",
-        (
-            "DROP",
-            "CASCADE",
-        ): "leave it out: views that read a table stay, and fail until there is one of its name again",
+        ("CREATE", "CLUSTER"): "write PARTITIONED BY (bucket(8, id)), or truncate(1000, n)",
         ("CREATE", "TABLE"): "write SELECT * FROM t",
+        ("DROP", "CASCADE"): (
+            "leave it out: views that read a table stay, and fail until there is one of its name again"
+        ),
         ("DROP", ","): "write a DROP for each",
         ("INSERT", "TABLE"): "write SELECT * FROM t",
         ("INSERT", "SET"): "write INSERT INTO t (a, b) VALUES (1, 'x')",

@@ -20,7 +20,7 @@ def place_of_change(tokens: Sequence[Token]) -> int | None:
     """
     depth = 0
     for place, (before, token) in enumerate(pairwise(tokens), 1):
-        depth += (before.text == "(") - (before.text == ")") if not before.word else 0
+        depth += before.is_sign("(") - before.is_sign(")")
         if depth == 0 and before.is_sign(")") and token.word in _CHANGES | _QUERIES:
             return place if token.word in _CHANGES else None
     return None
@@ -34,17 +34,14 @@ def with_queries(queries: str, sql: str) -> str:
     """
     if not queries:
         return sql
-    outer, inner = (_without_word(text) for text in (queries, sql))
-    if inner is None or outer is None:
+    if tokenize(sql)[0].word != WITH:
         return f"{queries}\n{sql}"
-    recursive = "RECURSIVE " * (outer[0] or inner[0])
-    return f"{WITH} {recursive}{outer[1]}, {inner[1]}"
+    (is_recursive, outer), (is_also, inner) = map(_without_word, (queries, sql))
+    return f"{WITH} {'RECURSIVE ' * (is_recursive or is_also)}{outer}, {inner}"
 
 
-def _without_word(text: str) -> tuple[bool, str] | None:
-    """Return whether the queries of a text are RECURSIVE, and the text behind these words; None where it begins otherwise."""
+def _without_word(text: str) -> tuple[bool, str]:
+    """Return whether the queries of a WITH are RECURSIVE, and the text behind these words."""
     tokens = tokenize(text)
-    if tokens[0].word != WITH:
-        return None
     is_recursive = tokens[1].word == "RECURSIVE"
     return is_recursive, text[tokens[1 + is_recursive].start :]

@@ -213,13 +213,11 @@ def _names_alone(cursor: Cursor) -> bool:
 
 def _made_from(cursor: Cursor, names: Sequence[str]) -> str:
     """Read `query [WITH [NO] DATA]`, whose columns get other names if there are some; without data, it gives no row."""
-    stop = len(cursor.tokens)
-    words = [token.word for token in cursor.tokens[-3:]]
-    has_data = words[1:] != ["NO", "DATA"] or words[0] != "WITH"
-    if not has_data or words[1:] == ["WITH", "DATA"]:
-        stop -= 2 + (not has_data)
-    query = query_text(cursor, stop)
-    cursor.at = len(cursor.tokens)
+    words = [token.word for token in cursor.tokens]
+    has_data = words[-3:] != ["WITH", "NO", "DATA"]
+    clause = 0 if has_data and words[-2:] != ["WITH", "DATA"] else 2 + (not has_data)
+    query = query_text(cursor, len(words) - clause)
+    cursor.at += clause
     if names:
         query = f"SELECT * FROM {enclose(query)} AS made ({', '.join(map(quote_parts, names))})"  # noqa: S608 - quoted
     return query if has_data else f"SELECT * FROM {enclose(query)} AS made LIMIT 0"  # noqa: S608 - the client's own text

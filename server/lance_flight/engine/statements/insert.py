@@ -37,7 +37,6 @@ from lance_flight.engine.writes.returning import RETURNING, Returning, read_retu
 from lance_flight.engine.writes.row_changes import convert_assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
-from lance_flight.model.schema import NamespaceSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,8 @@ class Insert(ReturningStatement):
     def parameters(self, sql: str, changes: Changes) -> pa.Schema:
         self._policy(changes)
         session = changes.new_session(changes.transaction)
-        piece = with_defaults(next(pieces(self.query)).sql, partial(self._described, changes.tables))
+        described = partial(changes.tables.read, self.target_name, ingest.described)
+        piece = with_defaults(next(pieces(self.query)).sql, self.columns, described)
         names = session.frame(piece).schema().names if self.is_by_name else self.columns
         target = self._target(changes.tables, names)
         if not self.is_by_name:
@@ -110,18 +110,17 @@ class Insert(ReturningStatement):
 
     def apply(self, changes: Changes, transaction: SqlTransaction) -> int:
         """Write the rows of all bindings in one commit, and return their number."""
-        policy, name = self._policy(changes), table_name(self.table)
+        policy = self._policy(changes)
         target = self._target(transaction, self._columns(changes, transaction))
         data = self._rows(changes, transaction, target)
         data = data if changes.returned is None else changes.returned.collect(data)
-        table = WritableTable(transaction.table(name), transaction, policy)
+        table = WritableTable(transaction.table(self.target_name), transaction, policy)
         return table.overwrite(data) if self.overwrite else table.append(data)
 
     def _policy(self, changes: Changes) -> RowPolicy:
         """Return the row policy of the written rows; it is asked for before anything is told of the target's columns."""
-        name = table_name(self.table)
-        changes.tables.table(name)
-        return changes.policy(OVERWRITING if self.overwrite else frozenset({Privilege.INSERT}), name)
+        changes.tables.table(self.target_name)
+        return changes.policy(OVERWRITING if self.overwrite else frozenset({Privilege.INSERT}), self.target_name)
 
     def _rows(self, changes: Changes, transaction: SqlTransaction, target: pa.Schema) -> Iterator[pa.Table]:
         bound = _bound_rows(self.query, changes.parameters)
@@ -131,7 +130,7 @@ class Insert(ReturningStatement):
             return
         for binding, piece in ((binding, piece) for binding in changes.bindings() for piece in pieces(self.query)):
             session = changes.new_session(transaction, None)
-            sql = with_defaults(piece.sql, partial(self._described, transaction))
+            sql = with_defaults(piece.sql, self.columns, partial(transaction.read, self.target_name, ingest.described))
             frame = session.literal_rows(sql) if piece.is_literal else _planned(session, sql, binding, target)
             self._check_source(session)
             source = storable(frame.schema())
@@ -140,14 +139,9 @@ class Insert(ReturningStatement):
             for batch in division.rows(session, frame, source):
                 yield convert_assigned(pa.Table.from_arrays(batch.columns, names=target.names), target)
 
-    def _described(self, tables: Root | SqlTransaction) -> tuple[NamespaceSchema, Sequence[str]]:
-        """Return the schema of the target, and the columns that the statement has values for."""
-        schema = tables.read(table_name(self.table), ingest.described)
-        return schema, self.columns or schema.plain.names
-
     def _check_source(self, session: QuerySession) -> None:
         """Refuse rows that are read from the target itself through masks, which would take the place of values."""
-        name = session.root.governing_table(table_name(self.table))
+        name = session.root.governing_table(self.target_name)
         if name in session.named.masked:
             raise Refused(
                 f"INSERT INTO {name.name} would store masked values of {name.name} itself; expected SELECT on its columns"  # noqa: S608 - a message
@@ -169,14 +163,14 @@ class Insert(ReturningStatement):
 
     def _target(self, tables: Root | SqlTransaction, columns: Sequence[str] | None) -> pa.Schema:
         """Return the target columns in their order; raise an error that names an unknown or a missing NOT NULL column."""
-        schema = tables.read(table_name(self.table), ingest.schema_of)
+        schema = tables.read(self.target_name, ingest.schema_of)
         if columns is None:
             return schema
         for name in columns:
             if name not in schema.names:
                 raise NotFound.named("column", name, schema.names)
         listed = pa.schema([schema.field(name) for name in columns])
-        defaults = tables.read(table_name(self.table), ingest.defaults_of)
+        defaults = tables.read(self.target_name, ingest.defaults_of)
         rows.fit(listed, schema, what=f"INSERT INTO {self.table.name}", defaults=defaults)
         return listed
 

@@ -371,13 +371,9 @@ class Upsert(RowChange):
         described = partial(self.described, session)
         return replace(
             self,
-            query_sql=with_defaults(self.query_sql, lambda: self._valued(described())),
+            query_sql=with_defaults(self.query_sql, self.columns, described),
             assignments=None if self.assignments is None else with_default_values(self.assignments, described),
         )
-
-    def _valued(self, schema: NamespaceSchema) -> tuple[NamespaceSchema, Sequence[str]]:
-        """Return a schema with the columns that the query has values for."""
-        return schema, self.columns or schema.plain.names
 
     def _keys(self, session: QuerySession) -> tuple[str, ...]:
         keys = self.keys or self.writable(session).primary_key

@@ -21,6 +21,11 @@ MIXED_TYPES = "Inconsistent data type across values list"
 _IN_A_ROW = re.compile(r"[(,]\s*+DEFAULT\s*+[,)]", re.IGNORECASE)
 
 
+def value_of_default(schema: NamespaceSchema, name: str) -> str:
+    """Return what DEFAULT stands for in a column, as SQL: NULL where it has no default."""
+    return default_text(schema, name) or "NULL"
+
+
 def default_text(schema: NamespaceSchema, name: str) -> str | None:
     """Return the default of a column as SQL; None where it has none.
 
@@ -34,17 +39,18 @@ def default_text(schema: NamespaceSchema, name: str) -> str | None:
     return text if is_plain else text_literal(text)
 
 
-def with_defaults(query: str, described: Callable[[], tuple[NamespaceSchema, Sequence[str]]]) -> str:
-    """Return the query of an INSERT with values in the place of DEFAULT, and of DEFAULT VALUES.
+def with_defaults(query: str, columns: Sequence[str] | None, described: Callable[[], NamespaceSchema]) -> str:
+    """Return the query of an INSERT into some columns, None for all, with values in the place of DEFAULT, and of DEFAULT VALUES.
 
-    `described` gives the schema of the table, and the columns that the query has values for.
+    `described` gives the schema of the table.
     """
     is_row = query == DEFAULT_ROW
     if not is_row and (query[:6].upper() != "VALUES" or _IN_A_ROW.search(query) is None):
         return query
-    schema, names = described()
+    schema = described()
+    names = columns or schema.plain.names
     if is_row:
-        return f"VALUES ({', '.join(default_text(schema, name) or 'NULL' for name in names)})"
+        return f"VALUES ({', '.join(value_of_default(schema, name) for name in names)})"
     return edit_text(query, _edits(query, schema, names))
 
 
@@ -52,7 +58,7 @@ def _edits(query: str, schema: NamespaceSchema, names: Sequence[str]) -> Iterato
     """Yield what each DEFAULT becomes that is the whole value of a row."""
     for place, token in _single_tokens(query):
         if token.word == DEFAULT and place < len(names):
-            text = default_text(schema, names[place]) or "NULL"
+            text = value_of_default(schema, names[place])
             kind = schema.plain.field(names[place]).type
             yield token.start, token.stop, _typed(text, kind) if text.startswith("'") else text
 

@@ -45,7 +45,7 @@ from lance_flight.engine.translation.parameters import (
     result_types,
 )
 from lance_flight.engine.translation.plan_messages import COERCED
-from lance_flight.engine.writes.default_values import DEFAULT, default_text
+from lance_flight.engine.writes.default_values import DEFAULT, value_of_default
 from lance_flight.engine.writes.definitions import storable
 from lance_flight.engine.writes.returning import RETURNING, ReturnedRows, Returning
 from lance_flight.errors import DataError, NotFound, SqlError
@@ -76,6 +76,11 @@ class Assignment:
 
     column: str
     expression: str
+
+    @property
+    def is_default(self) -> bool:
+        """True for `column = DEFAULT`."""
+        return self.expression.upper() == DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +216,14 @@ def with_default_values(
     assignments: tuple[Assignment, ...], described: Callable[[], NamespaceSchema]
 ) -> tuple[Assignment, ...]:
     """Return assignments with the default of the column in the place of DEFAULT; `described` gives the schema of the table."""
-    if not any(assignment.expression.upper() == DEFAULT for assignment in assignments):
+    if not any(assignment.is_default for assignment in assignments):
         return assignments
     schema = described()
     return tuple(
-        Assignment(name, default_text(schema, name) or "NULL") if value.upper() == DEFAULT else Assignment(name, value)
-        for name, value in ((assignment.column, assignment.expression) for assignment in assignments)
+        Assignment(assignment.column, value_of_default(schema, assignment.column))
+        if assignment.is_default
+        else assignment
+        for assignment in assignments
     )
 
 
