@@ -346,6 +346,14 @@ BODIES = {
         {"k": 1, "full_text_query": {"string_query": {"query": "Boolean(must=[Match(MatchQuery { terms: 1 })])"}}},
         406,
     ),
+    "debug text with what is no value": (
+        {"k": 1, "full_text_query": {"string_query": {"query": "Match(MatchQuery { terms: 1.2.3 })"}}},
+        406,
+    ),
+    "debug text with an escape of Rust": (
+        {"k": 1, "full_text_query": {"string_query": {"query": 'Match(MatchQuery { terms: "a\\0" })'}}},
+        406,
+    ),
     "a nested text query": ({"k": 1, "full_text_query": {"query": {"boolean": {"must": [{"boolean": {}}]}}}}, 400),
 }
 

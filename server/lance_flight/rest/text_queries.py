@@ -60,12 +60,17 @@ def _read_text(text: str, columns: Sequence[str]) -> TextQuery:
     if not _DEBUG_TEXT.match(text):
         return TextQuery(text, tuple(columns), {"syntax": "words"})
     match = _ONE_QUERY.fullmatch(text)
-    if match is None or "\\u{" in text:
-        raise Unsupported(
-            f"{text[:40]!r}, a text query of several parts in the words of a client that pushes QueryTable down;"
-            " expected one part, or a connection without push-down"
-        )
-    said = {name: json.loads(_JSON_WORDS.get(value, value)) for name, value in _DEBUG_FIELD.findall(match["fields"])}
+    refusal = Unsupported(
+        f"{text[:40]!r}, a text query of several parts in the words of a client that pushes QueryTable down;"
+        " expected one part, or a connection without push-down"
+    )
+    if match is None:
+        raise refusal
+    fields = _DEBUG_FIELD.findall(match["fields"])
+    try:
+        said = {name: json.loads(_JSON_WORDS.get(value, value)) for name, value in fields}
+    except ValueError as exc:  # what Rust escapes otherwise than JSON, as \u{e9}
+        raise refusal from exc
     return _read_query({match["kind"].lower(): said})
 
 
