@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +17,10 @@ from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, 
 from lance_flight.engine.query.tables import system_tables
 from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT
-from lance_flight.errors import NotFound
+from lance_flight.errors import Cancelled, NotFound
 
 from tests.engine.database import Database, open_engine
+from tests.engine.waiting import until
 
 READ = Grant(privileges=frozenset({Privilege.SELECT}), tables=GrantedTables())
 ALL = Grant(privileges=frozenset({Privilege.SELECT, Privilege.ADMIN}), tables=GrantedTables())
@@ -134,6 +137,37 @@ def test_what_is_remembered_is_bounded(engine: Engine) -> None:
     found = running.ended_records()
     assert len(found) == MOST_ENDED
     assert (len(found[0].sql), found[0].sql[:10], found[0].sql[-1]) == (MOST_TEXT + 1, "SELECT 10 ", "…")
+
+
+GOING_ON = (
+    "EXPLAIN ANALYZE SELECT t.id, sum(a.value * b.value) FROM t, generate_series(1, 200000) AS a,"
+    " generate_series(1, 200000) AS b WHERE t.id < 2 AND a.value + b.value > t.id GROUP BY t.id"
+)
+
+
+def test_operators_of_explain_analyze_count_while_it_runs(engine: Engine) -> None:
+    engine.update("CREATE TABLE t (id BIGINT, part BIGINT) PARTITIONED BY (part)")
+    engine.update("INSERT INTO t VALUES (0, 0), (1, 1), (5, 1)")
+    scans = "SELECT rows, table_name, partitions_scanned, partitions_total FROM system.operators WHERE rows > 0 AND table_name = 't'"
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(table_of, engine, ALICE, GOING_ON)
+        try:
+            until(lambda: table_of(engine, ALICE, scans).num_rows)
+            joined = "SELECT depth FROM system.operators WHERE operator LIKE '%Join%' AND rows > 10000"
+            until(lambda: table_of(engine, ADMIN, joined).num_rows)
+            found = [tuple(row.values()) for row in table_of(engine, ALICE, scans).to_pylist()]
+            depths = table_of(engine, ALICE, "SELECT depth FROM system.operators ORDER BY number")["depth"].to_pylist()
+            of_others = table_of(engine, BOB, "SELECT * FROM system.operators").num_rows
+        finally:
+            for statement in table_of(engine, ALICE, "SELECT id FROM system.queries WHERE sql LIKE 'EXPLAIN%'")["id"]:
+                engine.update(f"KILL '{statement}'", scope=scope(ALICE))
+        with pytest.raises(Cancelled):
+            answer.result()
+    assert found == [(2, "t", 2, 2)]
+    assert depths[0] == 0
+    assert all(0 < deeper <= depth + 1 for depth, deeper in pairwise(depths))
+    assert of_others == 0
+    assert table_of(engine, UNLIMITED, "SELECT * FROM system.operators").num_rows == 0
 
 
 @pytest.fixture

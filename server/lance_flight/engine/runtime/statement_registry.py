@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import count, islice
+from typing import Any
 
 import pyarrow as pa
 
@@ -100,6 +101,11 @@ class StatementRegistry:
         """Return a record of every statement that has not ended."""
         with self._changed:
             return [statement.record() for statement in self._statements.values()]
+
+    def measured(self) -> list[tuple[RunningStatement, list[Any]]]:
+        """Return the statements that have not ended and measure their plans, with these."""
+        with self._changed:
+            return [(each, list(each.measured)) for each in self._statements.values() if each.measured]
 
     @property
     def overdue(self) -> int:

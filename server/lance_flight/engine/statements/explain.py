@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from datafusion import DataFrame, ExecutionPlan
+from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.compat.checked_arithmetic import without_checks
@@ -17,8 +16,7 @@ from lance_flight.engine.query.optimising.products import GOES_ON
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.query.tables.provider import ScanLog
-from lance_flight.engine.query.tables.table_view import TableView
+from lance_flight.engine.query.tables.measured_plans import MeasuredPlans
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.statements.kinds import Answer, RowsStatement, Statement
 from lance_flight.engine.statements.queries import Query
@@ -130,58 +128,15 @@ def with_short_lists(plan: str) -> str:
     return _LONG_LIST.sub(lambda match: f"{match[1]}, … {match[2].count(',')} more", plan)
 
 
-def _rows_read(log: ScanLog) -> str:
+def _rows_read(measured: MeasuredPlans) -> str:
     """Return the line of the rows that were read from each table, before they were filtered further; nothing without any."""
-    read = Counter[str]()
-    for readable, count in log.rows_read:
-        if isinstance(readable, TableView):
-            read[readable.name] += count
-    return f"rows read: {', '.join(f'{count} of {name}' for name, count in sorted(read.items()))}\n" if read else ""
+    read = [f"{count} of {name}" for name, count in measured.rows_read.items()]
+    return f"rows read: {', '.join(read)}\n" if read else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """Operator of a plan that ran: the rows that it made, and the nanoseconds that it computed; None where it counts none."""
-
-    depth: int
-    text: str
-    rows: int | None
-    computed: int | None
-
-    @property
-    def shape(self) -> tuple[int, str]:
-        """The place and the name: what operators of like plans share."""
-        return self.depth, self.text.partition(":")[0]
-
-
-def _operators(plan: ExecutionPlan) -> Iterator[_Operator]:
-    above = [(0, plan)]
-    while above:
-        depth, operator = above.pop()
-        above += [(depth + 1, child) for child in reversed(operator.children())]
-        metrics = operator.metrics()
-        rows, computed = (None, None) if metrics is None else (metrics.output_rows, metrics.elapsed_compute)
-        text = " ".join(operator.display().split()).replace(f", filter={GOES_ON}(true)", "")
-        yield _Operator(depth, text, rows, computed)
-
-
-def _measured_plans(plans: Sequence[ExecutionPlan]) -> Iterator[str]:
-    """Yield plans that ran, with the rows and seconds of each operator. Like plans, as those of groups, are added up."""
-    alike: dict[tuple[tuple[int, str], ...], list[list[_Operator]]] = {}
-    for plan in plans:
-        operators = list(_operators(plan))
-        alike.setdefault(tuple(each.shape for each in operators), []).append(operators)
-    for found in alike.values():
-        lines = []
-        for same in zip(*found, strict=True):
-            first, rows = same[0], [each.rows for each in same if each.rows is not None]
-            # Scans count nothing: their rows are the `rows read`.
-            said = (
-                [f"rows: {sum(rows)}", f"seconds: {sum(each.computed or 0 for each in same) / 1e9:.6f}"] if rows else []
-            )
-            said += [f"plans: {len(found)}"] if first.depth == 0 and len(found) > 1 else []
-            lines.append(f"{'  ' * first.depth}{first.text}" + (f"  [{', '.join(said)}]" if said else ""))
-        yield "\n".join(lines)
+def _shown(text: str) -> str:
+    """Return the text of an operator without what we have added to it, and with short lists."""
+    return with_short_lists(without_checks(text.replace(f", filter={GOES_ON}(true)", "")))
 
 
 def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Table:
@@ -199,12 +154,22 @@ def explain(session: QuerySession, frame: DataFrame, *, analyze: bool) -> pa.Tab
     reports = [report() for report in session.log.reports]
     if analyze:
         session.log.tables_read = 0
+        measured = MeasuredPlans(_shown)
+        # Others look at it from now on, which is for those alone who may see the plan.
+        session.log.measured[:] = [] if is_restricted else [measured]
         began = time.perf_counter()
         produced = sum(batch.num_rows for batch in division.batches())
         seconds = time.perf_counter() - began
-        opened = "" if is_restricted else f"tables opened: {session.log.tables_read}\n{_rows_read(session.log)}"
+        opened = "" if is_restricted else f"tables opened: {session.log.tables_read}\n{_rows_read(measured)}"
         rows.append(("analyze", f"rows: {produced}\n{opened}seconds: {seconds:.3f}"))
-        rows += [] if is_restricted else [("operators", text) for text in _measured_plans(session.log.executed)]
+        rows += (
+            []
+            if is_restricted
+            else [
+                ("operators", "\n".join(f"{'  ' * each.depth}{each.text}{each.measured}" for each in tree))
+                for tree in measured.trees()
+            ]
+        )
     rows += [("partitions", report) for report in reports]
     rows += [] if is_restricted else division.notes
     rows = [(kind, with_short_lists(without_checks(text))) for kind, text in rows]

@@ -141,9 +141,9 @@ class QueryRunner:
         def execute() -> Sequence[RecordBatchStream]:
             frame = plan()
             streams: Sequence[RecordBatchStream] = frame.execute_stream_partitioned()
-            if self._run.log.is_explained:
+            for measured in self._run.log.measured:
                 # It is the plan that runs: its operators count what they do.
-                self._run.log.executed.append(frame.execution_plan())
+                measured.add(frame.execution_plan())
             return streams
 
         with self._optimiser.in_batches(rows):

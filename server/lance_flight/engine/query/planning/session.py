@@ -105,7 +105,8 @@ class QuerySession:
         if running is None:
             self.run.begin(ScanLog())
         else:
-            self.run.begin(ScanLog(running.cancellation, running.partitions, running.ahead), running.began)
+            log = ScanLog(running.cancellation, running.partitions, running.ahead, running.measured)
+            self.run.begin(log, running.began)
         self.progress: Progress | None = None if running is None else running.report_progress
         self.sent = None if running is None else running.sql
         self.is_view = False

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from datafusion import ExecutionPlan
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE
@@ -31,6 +30,7 @@ from lance_flight.catalog.tables.indices import indices_of
 from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, Span, empty_batches, rows_within
 from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
+from lance_flight.engine.query.tables.measured_plans import MeasuredPlans, MeasuredTable
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes
 from lance_flight.errors import LanceFlightError, Unsupported, storage_error
@@ -52,20 +52,19 @@ class ScanLog:
 
     `cancellation` ends them, and `ahead` counts the bytes that are read before they are asked for. Of the plan that was made last, `scans` are those of stored tables, `prunings` their results for
     partitioned ones by `schema.name`, and `searches` the functions that compute search results, without a filter on them.
-    `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many. For EXPLAIN ANALYZE,
-    `executed` has the plans that ran, and `rows_read` the sizes of the batches that were read from each table.
+    `partitions` holds for each table, by its place and snapshot, how many partitions are scanned of how many. `measured` has what
+    the plans count that EXPLAIN ANALYZE runs, and is empty otherwise.
     """
 
     cancellation: Cancellation = field(default_factory=Cancellation)
     partitions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     ahead: HeldBytes = field(default_factory=HeldBytes)
+    measured: list[MeasuredPlans] = field(default_factory=list)
     reports: list[Callable[[], str]] = field(default_factory=list)
     is_explained: bool = False
-    executed: list[ExecutionPlan] = field(default_factory=list)
     scans: list[PlannedRead] = field(default_factory=list)
     searches: list[Compute] = field(default_factory=list)
     prunings: dict[str, list[Pruning]] = field(default_factory=dict)
-    rows_read: list[tuple[Readable, int]] = field(default_factory=list)
     tables_read: int = 0
     error: LanceFlightError | None = None
 
@@ -146,6 +145,11 @@ class ScanPlan(Protocol):
     @property
     def arrange(self) -> Arrange | None:
         """Return what changes the order of the rows of a lane; None for the order in which they lie."""
+        ...
+
+    @property
+    def scanned(self) -> MeasuredTable | None:
+        """Return the table that is scanned; None where it has no name."""
         ...
 
     @property
@@ -250,12 +254,14 @@ class PlannedRead:
     def _stored_batches(
         self, work: Sequence[tuple[Predicate | None, Sequence[Open]]], schema: pa.Schema, batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        joining = _joining(self.plan.keys, schema)
+        joining, scanned = _joining(self.plan.keys, schema), self.plan.scanned
+        count = None
+        if self.log.measured and scanned is not None:
+            count = self.log.measured[0].lane(scanned, len(self.plan.lanes) or 1, schema.names)
         for residual, tables in work:
-            for batch in self._scan(residual, schema, batch_rows).read(tables):
+            batches = self._scan(residual, schema, batch_rows).read(tables)
+            for batch in batches if count is None else count.over(batches):
                 self.log.cancellation.check()
-                if self.log.is_explained:
-                    self.log.rows_read.append((self.readable, batch.num_rows))
                 yield joining(batch)
 
     def _scan(self, residual: Predicate | None, schema: pa.Schema, batch_rows: int) -> Scan:

@@ -1,6 +1,6 @@
 """Schema `system`: the tables of the activity of this server and its peers, computed when they are read.
 
-A principal sees its own rows of `queries`, `statements` and `sessions`, and the `quotas` of its roles; an administrator sees all of them. The rows of
+A principal sees its own rows of `queries`, `operators`, `statements` and `sessions`, and the `quotas` of its roles; an administrator sees all of them. The rows of
 `maintenance`, `servers` and `audit` are for administrators alone. The tables are in no list of tables.
 """
 
@@ -23,11 +23,12 @@ from lance_flight import machine
 from lance_flight.audit import AuditEvent, trail
 from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.engine.query.tables.computed_tables import ComputedColumn, ComputedTable, RowTable
+from lance_flight.engine.query.tables.measured_plans import MeasuredOperator
 from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
 from lance_flight.engine.runtime.peers import NO_PEERS, Peers
 from lance_flight.engine.runtime.quotas import QuotaUsage
-from lance_flight.engine.runtime.running_statement import Record
+from lance_flight.engine.runtime.running_statement import Record, RunningStatement
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 
@@ -80,6 +81,15 @@ class SystemTables:
         """Return the running statements that the principal may see."""
         return [record for record in self.running.records() if self.principal in (None, record.principal)]
 
+    def operators(self) -> Iterator[_Operator]:
+        """Yield the operators of the plans that EXPLAIN ANALYZE runs now, of statements that the principal may see."""
+        for statement, measured in self.running.measured():
+            if self.principal not in (None, statement.issuer.principal):
+                continue
+            trees = [tree for plans in measured for tree in plans.trees()]
+            for number, (plan, operator) in enumerate((plan, each) for plan, tree in enumerate(trees) for each in tree):
+                yield _Operator(statement, plan, number, operator)
+
     def statements(self) -> list[Record]:
         """Return the statements that have ended, as far as they are remembered, and the principal may see them."""
         return [record for record in self.running.ended_records() if self.principal in (None, record.principal)]
@@ -113,6 +123,18 @@ class _Session:
     statements: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    statement: RunningStatement
+    plan: int
+    number: int
+    measured: MeasuredOperator
+
+    @property
+    def partitions(self) -> tuple[int | None, int | None]:
+        return (self.measured.scanned and self.measured.scanned.partitions) or (None, None)
+
+
 _ISSUED: tuple[ComputedColumn[Record], ...] = (
     ComputedColumn("id", pa.utf8(), lambda record: record.id),
     ComputedColumn("principal", pa.utf8(), lambda record: record.principal),
@@ -140,6 +162,28 @@ _PROGRESS: ComputedColumn[Record] = ComputedColumn(
 _OUTCOME: ComputedColumn[Record] = ComputedColumn("outcome", pa.utf8(), lambda record: record.outcome or "")
 _QUERIES: RowTable[SystemTables, Record] = RowTable(SystemTables.queries, (*_ISSUED, _STATE, *_WORK, _PROGRESS, *_DONE))
 _STATEMENTS: RowTable[SystemTables, Record] = RowTable(SystemTables.statements, (*_ISSUED, _OUTCOME, *_WORK, *_DONE))
+_OPERATORS: RowTable[SystemTables, _Operator] = RowTable(
+    SystemTables.operators,
+    (
+        ComputedColumn("statement", pa.utf8(), lambda each: each.statement.id),
+        ComputedColumn("session", pa.utf8(), lambda each: each.statement.issuer.session),
+        ComputedColumn("number", pa.int64(), lambda each: each.number),
+        ComputedColumn("plan", pa.int64(), lambda each: each.plan),
+        ComputedColumn("depth", pa.int64(), lambda each: each.measured.depth),
+        ComputedColumn("operator", pa.utf8(), lambda each: each.measured.text),
+        ComputedColumn("plans", pa.int64(), lambda each: each.measured.plans),
+        ComputedColumn("rows", pa.int64(), lambda each: each.measured.rows, is_nullable=True),
+        ComputedColumn("seconds", pa.float64(), lambda each: each.measured.seconds, is_nullable=True),
+        ComputedColumn(
+            "table_name",
+            pa.utf8(),
+            lambda each: each.measured.scanned and each.measured.scanned.name,
+            is_nullable=True,
+        ),
+        ComputedColumn("partitions_scanned", pa.int64(), lambda each: each.partitions[0], is_nullable=True),
+        ComputedColumn("partitions_total", pa.int64(), lambda each: each.partitions[1], is_nullable=True),
+    ),
+)
 _SESSIONS: RowTable[SystemTables, _Session] = RowTable(
     SystemTables.sessions,
     (
@@ -217,6 +261,7 @@ _AUDIT: RowTable[SystemTables, AuditEvent] = RowTable(
 _TABLES: Mapping[str, RowTable[SystemTables, Any]] = MappingProxyType(
     {
         "queries": _QUERIES,
+        "operators": _OPERATORS,
         "statements": _STATEMENTS,
         "sessions": _SESSIONS,
         "quotas": _QUOTAS,

@@ -29,6 +29,7 @@ from lance_flight.catalog.tables.indices import indices_of
 from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.sources import PinnedTable, row_counts
 from lance_flight.engine.plans.scalar_expressions import has_computed, with_stored_expressions
+from lance_flight.engine.query.tables.measured_plans import MeasuredTable
 from lance_flight.engine.query.tables.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mix_rows
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
@@ -190,6 +191,7 @@ class Lanes:
     index_filter: IndexFilter | None = None
     arrange: Arrange | None = None
     keys: Mapping[str, JoinedKeys] = field(default_factory=dict)
+    scanned: MeasuredTable | None = None
 
 
 class UnpinnedResolver:
@@ -342,7 +344,9 @@ class TableView:
             target_partitions = 1
         is_merging = all(column.name == PARTITION for column in self.extra_columns)
         lanes = deal(self._choose_tables(pruning), target_partitions, self.log, merging=is_merging)
-        return Lanes(lanes, index_filter, self.arrange, self.keys())
+        is_told = self.snapshot.is_partitioned and not self.hides_layout
+        scanned = MeasuredTable(self.name, (pruning.scanned, pruning.total) if is_told else None)
+        return Lanes(lanes, index_filter, self.arrange, self.keys(), scanned)
 
     @property
     def arrange(self) -> Arrange | None:
