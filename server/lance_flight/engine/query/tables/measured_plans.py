@@ -46,7 +46,7 @@ class LaneCount:
 
     @property
     def display(self) -> tuple[str, str]:
-        """How the operator of the scan begins and ends where its plan is displayed."""
+        """The beginning and the end of the text of its operator in a plan."""
         return f"{_SCAN}: number_of_fragments={self.lanes},", f"projection=[{', '.join(self.columns)}]"
 
 
@@ -67,7 +67,7 @@ class MeasuredOperator:
 
     @property
     def measured(self) -> str:
-        """What EXPLAIN ANALYZE adds to its line."""
+        """The numbers that EXPLAIN ANALYZE adds to its line."""
         if self.rows is None or self.seconds is None:
             return ""
         said = [f"rows: {self.rows}", f"seconds: {self.seconds:.6f}"]
