@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import duckdb
 import pytest
@@ -50,44 +50,55 @@ CHANGES = (
 )
 
 
+@pytest.fixture(scope="module")
+def templates(database: Database) -> dict[str, str]:
+    """A table of each layout, which nobody changes, and the tables that changes read."""
+    templates = {layout: f"template{number}" for number, layout in enumerate(LAYOUTS.values())}
+    for layout, name in templates.items():
+        database.run(f"CREATE TABLE {name} ({COLUMNS}){layout}")
+        database.run(f"INSERT INTO {name} VALUES {ROWS}")
+        database.run(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+    for sql in OTHERS:
+        database.run(sql)
+    return templates
+
+
 @pytest.fixture
-def made(database: Database, table: str) -> Callable[[str], str]:
+def made(database: Database, templates: dict[str, str], table: str) -> Callable[[str], str]:
     def make(layout: str) -> str:
-        database.run(f"CREATE TABLE {table} ({COLUMNS}){layout}")
-        database.run(f"INSERT INTO {table} VALUES {ROWS}")
-        database.run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
-        for sql in OTHERS:
-            database.run(sql.replace("CREATE TABLE", "CREATE OR REPLACE TABLE"))
+        end = "" if layout else ".lance"
+        database.copy(templates[layout] + end, table + end)
         return table
 
     return make
 
 
-def peer_of_duckdb() -> duckdb.DuckDBPyConnection:
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     """The same tables in DuckDB."""
-    peer = duckdb.connect()
-    peer.execute(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (id))")
-    for sql in (f"INSERT INTO t VALUES {ROWS}", *OTHERS):
-        peer.execute(sql)
-    return peer
+    with duckdb.connect() as duck:
+        duck.execute(f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (id))")
+        for sql in (f"INSERT INTO t VALUES {ROWS}", *OTHERS):
+            duck.execute(sql)
+        yield duck
 
 
-def by_duckdb(change: str) -> tuple[int, list[tuple[object, ...]]]:
-    """How many rows DuckDB changes, and what it has afterwards."""
-    peer = peer_of_duckdb()
-    ((count,),) = peer.execute(change.format(t="t")).fetchall()
-    return int(count), peer.execute("SELECT * FROM t ORDER BY id").fetchall()
+@pytest.fixture
+def peer(duck: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A transaction in DuckDB, which is rolled back."""
+    duck.begin()
+    yield duck
+    duck.rollback()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_leaves_what_it_leaves_in_duckdb(
-    database: Database, made: Callable[[str], str], change: str, layout: str
+    database: Database, made: Callable[[str], str], peer: duckdb.DuckDBPyConnection, change: str, layout: str
 ) -> None:
     table = made(layout)
-    count, rows = by_duckdb(change)
-    assert database.run(change.format(t=table)) == count
-    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == rows
+    assert [(database.run(change.format(t=table)),)] == peer.execute(change.format(t="t")).fetchall()
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == peer.execute("SELECT * FROM t ORDER BY id").fetchall()
 
 
 RETURNED = (
@@ -115,10 +126,9 @@ RETURNED = (
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("change", RETURNED)
 def test_a_change_returns_what_it_returns_in_duckdb(
-    database: Database, made: Callable[[str], str], change: str, layout: str
+    database: Database, made: Callable[[str], str], peer: duckdb.DuckDBPyConnection, change: str, layout: str
 ) -> None:
     table = made(layout)
-    peer = peer_of_duckdb()
     returned = peer.execute(change.format(t="t")).fetchall()
     assert sorted(database.rows(change.format(t=table)), key=repr) == sorted(returned, key=repr)
     left = peer.execute("SELECT * FROM t ORDER BY id").fetchall()
