@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -15,9 +16,17 @@ from tests.engine.database import Client, Database, open_engine
 _NUMBERS = count(1)
 
 
+@pytest.fixture(scope="module")
+def filled_root() -> Path | None:
+    """The root that each test of a module begins with a copy of; a module overrides it with `filled`."""
+    return None
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    """An engine over an empty root; the fixture `tables` of a module fills it for each of its tests."""
+def engine(tmp_path: Path, filled_root: Path | None) -> Engine:
+    """An engine over a copy of the module's root, or over an empty one."""
+    if filled_root is not None:
+        shutil.copytree(filled_root, tmp_path, dirs_exist_ok=True)
     return open_engine(tmp_path)
 
 

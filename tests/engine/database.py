@@ -194,6 +194,14 @@ def open_engine(place: Path | str, *, target_partitions: int = 2, limits: Limits
     return Engine(Root(Store(str(place))), target_partitions=target_partitions, limits=limits)
 
 
+def filled(place: Path, *statements: str) -> Path:
+    """Make a root with what statements leave; return its place."""
+    engine = open_engine(place)
+    for statement in statements:
+        engine.update(statement)
+    return place
+
+
 def refusal(call: Callable[[], object]) -> str:
     """Make a call that must fail; return its error as a client reads it."""
     with pytest.raises(LanceFlightError) as raised:

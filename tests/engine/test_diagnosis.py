@@ -24,17 +24,21 @@ from lance_flight.errors import AlreadyExists
 from lance_flight_client.cli import main
 
 from tests.catalog.aging import age
-from tests.engine.database import open_engine
+from tests.engine.database import filled, open_engine
 
 OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine) -> None:
-    engine.update("CREATE TABLE t (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
-    engine.update("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    engine.update("CREATE TABLE plain AS SELECT 1 AS x")
-    (Path(engine.root.store.uri) / PRIVATE).mkdir(mode=0o700, exist_ok=True)
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = filled(
+        tmp_path_factory.mktemp("sound"),
+        "CREATE TABLE t (x BIGINT, p VARCHAR) PARTITIONED BY (p)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE TABLE plain AS SELECT 1 AS x",
+    )
+    (root / PRIVATE).mkdir(mode=0o700, exist_ok=True)
+    return root
 
 
 def found(engine: Engine, level: Level, subject: str) -> list[str]:

@@ -18,6 +18,7 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Corrupt
 
+from tests.engine.database import open_engine
 from tests.stock import manifest, stored_tables
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "part": [1, 2, 3, 4]})
@@ -28,11 +29,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four partitions, of which the first has a fixed version and the others have none."""
-    ingest.create(engine.root, TableName("public", "t"), ROWS.schema, TableProperties.by("part"), [ROWS])
-    manifest(tmp_path / "t").update({"read_version": "NULL"}, where="partition_field_part > 1")
+    place = tmp_path_factory.mktemp("floating")
+    ingest.create(open_engine(place).root, TableName("public", "t"), ROWS.schema, TableProperties.by("part"), [ROWS])
+    manifest(place / "t").update({"read_version": "NULL"}, where="partition_field_part > 1")
+    return place
 
 
 @pytest.fixture

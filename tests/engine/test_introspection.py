@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,21 +14,21 @@ from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.errors import SqlError
 
-from tests.engine.database import Client, Database
+from tests.engine.database import Client, Database, filled
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
     root = tmp_path_factory.mktemp("introspection")
     (root / "sales").mkdir()
-    filled = Database(root)
-    filled.run(
+    made = Database(root)
+    made.run(
         "CREATE TABLE flights (id BIGINT NOT NULL, origin VARCHAR, at TIMESTAMP, fare DECIMAL(9, 2), tags VARCHAR[])"
         " PARTITIONED BY (origin)"
     )
-    filled.run("CREATE TABLE planes (id INTEGER, built DATE)")
-    filled.run("CREATE TABLE sales.orders (id BIGINT UNSIGNED, price REAL)")
-    return filled
+    made.run("CREATE TABLE planes (id INTEGER, built DATE)")
+    made.run("CREATE TABLE sales.orders (id BIGINT UNSIGNED, price REAL)")
+    return made
 
 
 TABLES = [
@@ -306,10 +307,13 @@ def test_a_long_name_is_refused_before_it_is_in_a_cookie(client: Client, option:
 ALICE, BOB = (Scope(access=Access(name)) for name in ("alice", "bob"))
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine) -> None:
-    engine.update("CREATE TABLE t (id BIGINT, owner VARCHAR) PARTITIONED BY (owner)")
-    engine.update("INSERT INTO t VALUES (1, 'alice'), (2, 'bob'), (3, 'carol')")
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(
+        tmp_path_factory.mktemp("owners"),
+        "CREATE TABLE t (id BIGINT, owner VARCHAR) PARTITIONED BY (owner)",
+        "INSERT INTO t VALUES (1, 'alice'), (2, 'bob'), (3, 'carol')",
+    )
 
 
 def rows(engine: Engine, sql: str, scope: Scope) -> list[tuple[object, ...]]:

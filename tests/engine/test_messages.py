@@ -17,13 +17,14 @@ from tests.engine.database import open_engine
 ROWS = pa.table({"id": [1, 2, 3]})
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    engine = open_engine(tmp_path)
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("messages")
+    engine = open_engine(place)
     for name, layout in (("plain", ""), ("parts", "id")):
         by = TableProperties.by(layout)
         create(engine.root, TableName("public", name), ROWS.schema, by, [ROWS])
-    return engine
+    return place
 
 
 def spoil(*patterns: str) -> Callable[[Path], None]:

@@ -15,6 +15,7 @@ from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.statements.settings import assign
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
+from tests.engine.database import filled
 from tests.engine.statement_needs import NEEDS
 
 TABLES = (
@@ -32,11 +33,9 @@ PRIVATE = ("leases", "expiring")
 """Directories of what running processes say of themselves."""
 
 
-@pytest.fixture
-def filled(engine: Engine) -> Engine:
-    for statement in TABLES:
-        engine.update(statement)
-    return engine
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("reading"), *TABLES)
 
 
 def stored(root: Path) -> dict[str, bytes]:
@@ -50,11 +49,11 @@ def reading() -> Scope:
     return Scope(access=UNLIMITED.for_reading())
 
 
-def test_no_statement_changes_what_lasts(filled: Engine, tmp_path: Path) -> None:
+def test_no_statement_changes_what_lasts(engine: Engine, tmp_path: Path) -> None:
     before, ran = stored(tmp_path), []
     for statement in NEEDS:
         try:
-            filled.execute(statement, scope=reading())
+            engine.execute(statement, scope=reading())
             ran.append(statement)
         except LanceFlightError:
             continue
@@ -83,16 +82,16 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("statement", CHANGES)
-def test_a_change_is_refused_by_name(filled: Engine, statement: str) -> None:
+def test_a_change_is_refused_by_name(engine: Engine, statement: str) -> None:
     with pytest.raises(Refused, match=r"the session reads only \(SET access = 'read'\)"):
-        filled.execute(statement, scope=reading())
+        engine.execute(statement, scope=reading())
 
 
-def test_an_ingest_is_refused(filled: Engine) -> None:
+def test_an_ingest_is_refused(engine: Engine) -> None:
     rows = pa.table({"x": [3], "s": ["c"]}).to_reader()
     with pytest.raises(Refused, match="the session reads only"):
-        filled.ingest(TableName("public", "t"), rows, create_missing=False, existing=IfExists.APPEND, scope=reading())
-    assert filled.query("SELECT count(*) FROM t").column(0).to_pylist() == [2]
+        engine.ingest(TableName("public", "t"), rows, create_missing=False, existing=IfExists.APPEND, scope=reading())
+    assert engine.query("SELECT count(*) FROM t").column(0).to_pylist() == [2]
 
 
 def test_a_session_keeps_it() -> None:

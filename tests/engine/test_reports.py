@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +21,25 @@ from lance_flight.engine.statements import reports
 from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
-from tests.engine.database import open_engine
+from tests.engine.database import filled, open_engine
 
 ROWS = pa.table({"k": list(range(8)), "x": list(range(8))})
 LARGE = pytest.mark.parametrize("is_large", [False, True], ids=["in the ticket", "kept by the server"])
 
 
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = filled(
+        tmp_path_factory.mktemp("reports"), "CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(2, k))"
+    )
+    add(open_engine(place))
+    return place
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    made = opened(tmp_path)
-    made.update("CREATE TABLE t (k BIGINT, x BIGINT) PARTITIONED BY (bucket(2, k))")
-    add(made)
-    return made
+def engine(filled_root: Path, tmp_path: Path) -> Engine:
+    shutil.copytree(filled_root, tmp_path, dirs_exist_ok=True)
+    return opened(tmp_path)
 
 
 def opened(root: Path, lifetime: float = 600.0) -> Engine:

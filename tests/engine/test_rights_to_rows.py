@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -126,10 +125,9 @@ class Untouched:
 def _files(place: Path) -> frozenset[tuple[str, int]]:
     """All files below a place, those of leases and locks aside."""
     return frozenset(
-        (path, os.stat(path).st_mtime_ns)
-        for above, names, below in os.walk(place)
-        if ".lance-flight" not in Path(above).parts
-        for path in (os.path.join(above, name) for name in below)
+        (str(path), path.stat().st_mtime_ns)
+        for path in place.rglob("*")
+        if path.is_file() and ".lance-flight" not in path.parts
     )
 
 

@@ -45,9 +45,11 @@ ENDLESS = {
 }
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return filled(open_engine(tmp_path))
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("running")
+    filled(open_engine(place))
+    return place
 
 
 def filled(engine: Engine) -> Engine:

@@ -21,7 +21,7 @@ from lance_flight.errors import AlreadyExists, Conflict, DataError, LanceFlightE
 from lance_flight.model.schema import NamespaceSchema
 
 from tests.catalog.interrupted_commits import interrupted
-from tests.engine.database import Database, open_engine
+from tests.engine.database import Database, filled, open_engine
 from tests.stock import manifest, stored_tables
 
 pytestmark = pytest.mark.slow  # every change beside every writer
@@ -47,11 +47,14 @@ def database(tmp_path: Path, engine: Engine) -> Database:
     return database
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine) -> None:
-    """A table of two partitions, with three rows."""
-    engine.update("CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)")
-    engine.update(f"INSERT INTO t (id, p) VALUES {', '.join(map(str, HELD))}")
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a table of two partitions, with three rows."""
+    return filled(
+        tmp_path_factory.mktemp("held"),
+        "CREATE TABLE t (id BIGINT, p VARCHAR, n INT) PARTITIONED BY (p)",
+        f"INSERT INTO t (id, p) VALUES {', '.join(map(str, HELD))}",
+    )
 
 
 def place(engine: Engine) -> Path:

@@ -21,7 +21,7 @@ from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported
 
-from tests.engine.database import Database, open_engine
+from tests.engine.database import Database, filled, open_engine
 
 POLICIES = Policies.parse("""
 [roles.tenant]
@@ -31,10 +31,13 @@ grants = ["SELECT, WRITE ON events WHERE tenant = CURRENT_USER"]
 A, NOBODY = (POLICIES.access(name) for name in ("a", "nobody"))
 
 
-@pytest.fixture(autouse=True)
-def tables(engine: Engine) -> None:
-    engine.update("CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)")
-    engine.update("INSERT INTO events VALUES ('a', 1), ('other', 777)")
+@pytest.fixture(scope="module")
+def filled_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(
+        tmp_path_factory.mktemp("events"),
+        "CREATE TABLE events (tenant VARCHAR, n BIGINT) PARTITIONED BY (tenant)",
+        "INSERT INTO events VALUES ('a', 1), ('other', 777)",
+    )
 
 
 class Client:
