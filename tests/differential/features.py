@@ -640,6 +640,16 @@ FEATURES = {
             "try_cast(x AS INT) IS NULL",
         ),
     ),
+    "constants of the left side of a FULL JOIN": Feature(
+        tables=SIDES,
+        form="SELECT {} FROM (SELECT j AS k, 1 AS x FROM l) AS a FULL JOIN (SELECT k + 9 AS y, 5 AS z FROM r) AS b ON a.k = b.y",
+        queries=(
+            "a.x, b.y, row_number() OVER (ORDER BY a.x NULLS FIRST, b.y NULLS LAST, k)",
+            "a.x, sum(k) OVER (ORDER BY a.x NULLS LAST), first_value(a.x) OVER (ORDER BY b.z NULLS LAST, a.x NULLS FIRST)",
+            "array_agg(a.x ORDER BY a.x NULLS FIRST, b.y NULLS LAST)",
+            "(SELECT array_agg(x) FROM (SELECT a.x FROM (SELECT i, 1 AS x FROM l) AS a FULL JOIN r ON a.i = r.k ORDER BY a.x NULLS FIRST) AS q), k",
+        ),
+    ),
     "joins and sets beside those that are refused": Feature(
         tables=NO_TABLES,
         queries=(

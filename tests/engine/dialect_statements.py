@@ -14,6 +14,19 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT TIME '9:5', TIME '10:30', TIME '10:30:15.25', '2024-01-05 10:30'::TIME
+SELECT DATE '2024/1/5', '2024/01/05'::DATE, TRY_CAST('2024/01/05' AS DATE), TRY_CAST('10' AS TIME), TIMESTAMP '2024/01/05 10:00'
+SELECT id FROM orders WHERE day = '2024/1/5' OR day IN ('2024/2/1')
+SELECT CAST(s AS DATE), s::TIMESTAMP FROM (SELECT unnest(['2024/01/05', '2024-1-5']) AS s) t
+SELECT '1.0'::INT, '1.5'::INT, '2.5'::BIGINT, '-1.5'::INT, '1e2'::INT, '1_000'::INT, '1e2'::DECIMAL(10, 2), '1e-2'::DECIMAL(10, 2)
+SELECT CAST(s AS INT), s::DECIMAL(10, 2), TRY_CAST(s AS BIGINT) FROM (SELECT unnest(['1.5', '1e2', '7', NULL]) AS s) t
+SELECT TRY_CAST(s AS INT) FROM (SELECT unnest(['1.5', 'x', NULL, '']) AS s) t
+SELECT INTERVAL '1:02:03', INTERVAL '1 day ago', INTERVAL '1 quarter', INTERVAL '2 days 01:30'
+SELECT TIMESTAMP '2024-01-05' + INTERVAL '1:30', TIMESTAMP '2024-01-05' - INTERVAL '1 quarter'
+TABLE orders
+(TABLE customers ORDER BY name LIMIT 1) UNION ALL TABLE customers
+WITH x AS (TABLE customers) TABLE x
+SELECT count(*) FROM (TABLE customers) t WHERE name IN (SELECT name FROM customers)
 FROM orders
 FROM orders SELECT id, customer WHERE qty > 1
 SELECT * FROM orders LIMIT 2
@@ -427,6 +440,9 @@ SELECT props:a::int FROM (SELECT '{"a": "1"}' AS props) q ;; [[1]]
 SELECT props:a[0] FROM (SELECT '{"a": ["x"]}' AS props) q ;; [['x']]
 SELECT f.value FROM orders, LATERAL FLATTEN(input => tags) f ;; [['a'], ['a'], ['a'], ['b'], ['b'], ['c']]
 SELECT o.id, f.value FROM orders o, LATERAL FLATTEN(o.tags) AS f ;; [[1, 'a'], [1, 'b'], [2, 'b'], [5, 'a'], [5, 'a'], [5, 'c']]
+SELECT INTERVAL '1-2' YEAR TO MONTH = INTERVAL '1 year 2 months', INTERVAL '3 1:30' DAY TO MINUTE = INTERVAL '3 days 90 minutes', INTERVAL 'P1DT2H' = INTERVAL '26 hours', INTERVAL '-1:30' * 2 = INTERVAL '-3 hours' ;; [[True, True, True, True]]
+SELECT TIMESTAMP WITH TIME ZONE '2024-01-05 10:00:00+02' ;; [['2024-01-05T08:00:00']]
+SELECT TIME '10:00 PM' ;; [['22:00:00']]
 SELECT value FROM TABLE(FLATTEN(input => [1, 2])) ;; [[1], [2]]
 SELECT o.id, f.value FROM orders o, LATERAL FLATTEN(input => o.tags, outer => true) f ;; [[1, 'a'], [1, 'b'], [2, 'b'], [3, None], [4, None], [5, 'a'], [5, 'a'], [5, 'c']]
 SELECT column1 FROM VALUES (1), (2) ;; [[1], [2]]
@@ -538,6 +554,9 @@ SELECT try_avg(price) FROM orders ;; [[33.6875]]
 """Statements that DuckDB does not read, or answers otherwise, with the rows that the documentation of the others says."""
 
 CHANGES = _read(r"""
+WITH x AS (SELECT 7 AS a) INSERT INTO c VALUES (DEFAULT, 'x'), (7, DEFAULT) ;; CREATE TABLE c (a INT DEFAULT 5, b VARCHAR DEFAULT 'd') ;; SELECT * FROM c ORDER BY a ;; [[5, 'x'], [7, 'd']]
+INSERT INTO d TABLE c ;; CREATE TABLE c AS SELECT 1 AS a; CREATE TABLE d AS TABLE c ;; SELECT count(*) FROM d ;; [[2]]
+INSERT INTO c VALUES ('2024/1/5', '9:5', '1e2', '1.0') ;; CREATE TABLE c (a DATE, b TIME, c DECIMAL(10, 2), d INT) ;; SELECT * FROM c ;; [['2024-01-05', '09:05:00', 100.0, 1]]
 INSERT INTO c BY NAME SELECT 'x' AS b, 2 AS a ;; CREATE TABLE c (a INT, b VARCHAR) ;; SELECT * FROM c ;; [[2, 'x']]
 INSERT INTO TABLE c SELECT 1, 'x' ;; CREATE TABLE c (a INT, b VARCHAR) ;; SELECT * FROM c ;; [[1, 'x']]
 INSERT OVERWRITE TABLE c SELECT 1, 'x' ;; CREATE TABLE c (a INT, b VARCHAR); INSERT INTO c VALUES (5, 'y') ;; SELECT * FROM c ;; [[1, 'x']]
@@ -632,7 +651,7 @@ SELECT id FROM orders LIMIT 1 BY customer ;; write QUALIFY row_number() OVER (PA
 SELECT pg_typeof(1) ;; write
 SELECT truncate(1.256, 2) ;; write left(s, 4), or a - a % 10 of a whole number, or
 SELECT choose(2, 'a', 'b') ;; write CASE WHEN a = 1 THEN 'x' ELSE 'y'
-TABLE customers ;; write SELECT * FROM
+TABLE customers WHERE since = 2020 ;; write SELECT * FROM
 DROP TABLE orders, customers ;; write a DROP for
 DROP TABLE orders CASCADE ;; leave it out: views that read a table stay, and fail until there is one of its name
 TRUNCATE orders, customers ;; write a TRUNCATE for
@@ -652,13 +671,11 @@ CREATE TABLE x (id INT) ENGINE = InnoDB ;; leave it out: tables are
 CREATE TABLE x (id INT) PARTITION BY RANGE (id) ;; write PARTITIONED BY (month(ts),
 CREATE TABLE x (id INT) CLUSTER BY (id) ;; write PARTITIONED BY (bucket(8,
 COMMENT ON VIEW v IS 'x' ;; leave it out: schemas and views have no
-SELECT '10'::TIME ;; Cannot cast string '10 (no time)' to TIME(9); a text beside a value of another type, as in =, IN or coalesce, is read as one of that type: write CAST(… AS VARCHAR) of the other value to have
 SET timezone = 'Europe/Berlin' ;; leave it out: times are in UTC; write ts AT TIME ZONE
 SET search_path = public ;; write SET schema = 's', or USE
 SET LOCAL statement_timeout = 5 ;; write SET name = value, and RESET name after the
 SET TRANSACTION ISOLATION LEVEL SERIALIZABLE ;; write BEGIN ISOLATION LEVEL …, or SET isolation =
 EXPLAIN INSERT INTO orders (id) SELECT 1 ;; write EXPLAIN with the query
-INSERT INTO orders TABLE orders ;; write SELECT * FROM
 UPDATE orders JOIN customers ON customer = name SET qty = since ;; write UPDATE t SET a = u.a FROM u WHERE t.id =
 SHOW TABLE STATUS ;; write SHOW TABLES, SHOW COLUMNS FROM t or SHOW CREATE TABLE
 CREATE TABLE x CLONE customers ;; write CREATE TABLE t LIKE u and INSERT INTO t SELECT * FROM
@@ -689,6 +706,8 @@ SELECT to_char(price, '9,999.99') FROM orders ;; write format('{:,.2f}', a)
 SELECT sum(CAST(day AS TIMESTAMP) - TIMESTAMP '2024-01-01') / 2 FROM orders ;; write epoch(a) of the interval
 SELECT 'abc'[1] ;; write substr(s, 1, 1) of a text
 SELECT [x + i FOR x, i IN [1]] ;; write list_transform(list_filter(list, x -> x > 1), x -> x * 2)
+SELECT rank() OVER (ORDER BY i) FROM (SELECT INTERVAL '1 month' AS i) t ;; write OVER (ORDER BY epoch(a)), which takes 30 days
+SELECT sum(id) OVER (PARTITION BY id ORDER BY i ROWS UNBOUNDED PRECEDING) FROM (SELECT 1 AS id, INTERVAL '1 month' AS i) t ;; write OVER (ORDER BY epoch(a)), which takes 30 days
 SELECT max(i) FROM (SELECT INTERVAL '1 month' AS i) t ;; write max_by(a, epoch(a)), which takes 30 days
 SELECT i FROM (SELECT INTERVAL '1 month' AS i) t ORDER BY i ;; write ORDER BY epoch(a), which takes 30 days
 SELECT greatest(INTERVAL '1 month', INTERVAL '40 days') ;; write a CASE that compares them, which

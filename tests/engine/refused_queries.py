@@ -76,6 +76,10 @@ REFUSED_QUERIES = {
             "SELECT orgin FROM flights": "[invalid_sql] … orgin … flights.origin",
             "SELECT f.nope FROM flights f": "[invalid_sql] … nope … origin",
             "SELECT * FROM flights WHERE nope = 1": "[invalid_sql] … nope",
+            'SELECT * FROM flights WHERE origin = "JFK x"': "No field named … A text has single quotes: 'JFK x'.",
+            "SELECT * FROM flights, flights": "flights stands twice in FROM; name each of them: FROM flights AS a",
+            "SELECT id FROM flights a, flights b": "Ambiguous … field id; several tables of FROM have it: write one of them before it, as t.id",
+            "SELECT * FROM flights NATURAL JOIN (SELECT 1 AS id)": "the name id is ambiguous: … name the query: FROM t, (SELECT …) AS q",
             "SELECT nope(1)": "[invalid_sql] … nope",
             "SELECT CAST(1 AS NOPE)": "[invalid_sql] … NOPE",
             "DROP TABLE fligths": "[not_found] … did you mean 'flights'",
@@ -104,6 +108,18 @@ REFUSED_QUERIES = {
             "SELECT 1 / (id - id) FROM flights": "Divide by zero",
             "SELECT CAST(origin AS INT) FROM flights": "Cannot cast string",
             "SELECT CAST(id * 1000000000000 AS INT) FROM flights": "cast",
+            **{
+                f"SELECT {literal}": f"at character {place} is no {kind}; expected"
+                for literal, place, kind in (
+                    ("TIME '10'", 13, "TIME"),
+                    ("TIME '23:59:60'", 13, "TIME"),
+                    ("'100000'::TIME", 8, "TIME"),
+                    ("CAST('noon' AS TIME)", 13, "TIME"),
+                    ("DATE '2024-01'", 13, "DATE"),
+                    ("'5.1.2024'::DATE", 8, "DATE"),
+                )
+            },
+            "SELECT INTERVAL '1' YEAR TO MONTH": "expected '1-2' YEAR TO MONTH",
         },
     ),
     "what a query or a change cannot mean": Refusals(
@@ -186,7 +202,7 @@ REFUSED_QUERIES = {
             "UPSERT INTO said VALUES (1)": "[invalid_sql] … begins no statement here: … MERGE INTO",
             "REPLACE INTO said VALUES (1)": "[invalid_sql] … begins no statement here: … MERGE INTO",
             "PREPARE p AS SELECT 1": "[invalid_sql] … begins no statement here: … bind",
-            "TABLE said": "[invalid_sql] … begins no statement here: … SELECT * FROM t",
+            "TABLE said WHERE id = 1": "[invalid_sql] … begins no statement here: … SELECT * FROM t",
             "RENAME TABLE said TO other": "[invalid_sql] … begins no statement here: … ALTER TABLE t RENAME TO u",
             "REFRESH TABLE said": "[invalid_sql] … begins no statement here: … newest version",
         },

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, with_calls, wrap_spans
-from lance_flight.engine.functions.date_spans import MOMENT_TEXT, READABLE, READABLE_TIME
+from lance_flight.engine.functions.date_spans import MOMENT_TEXT
+from lance_flight.engine.functions.readable_texts import CAST_TO, READABLE
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, tokenize
@@ -167,17 +168,16 @@ def with_texts_of_moments(
     return with_calls(text, MOMENT_TEXT, spans, types)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TextCasts:
-    """Casts to types of some names, before which texts go through a `function` that makes them readable.
+    """Casts to types of some names, before which texts of columns go through a `function` that makes them readable.
 
-    >>> MOMENTS.with_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
-    "SELECT __operand_call0(a)::TIMESTAMP(6), TRY_CAST(__operand_call1(b) AS TIMESTAMPTZ(6)), CAST('2024-01-05' AS TIMESTAMP) FROM t"
+    >>> READABLE_CASTS[0].with_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS DATE), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
+    "SELECT __operand_call0(a)::TIMESTAMP(6), TRY_CAST(__operand_call1(b) AS DATE), CAST('2024-01-05' AS TIMESTAMP) FROM t"
     """
 
     function: str
     names: AbstractSet[str]
-    reads_literals: bool
 
     def are_in(self, text: str) -> bool:
         """Return whether a query may have such a cast."""
@@ -202,13 +202,14 @@ class TextCasts:
         return [
             (start, stop)
             for start, stop in spans
-            if self.reads_literals or stop - start > 1 or operands.kind(start) is not Kind.STRING
+            if stop - start > 1 or operands.kind(start) not in {Kind.STRING, Kind.NUMBER}
         ]
 
 
 _CAST_TO = re.compile(r"(?:\bAS\s+|::\s*)(?P<name>\w+)", re.IGNORECASE)
-MOMENTS = TextCasts(function=READABLE, names=frozenset(["TIMESTAMP", "TIMESTAMPTZ", "DATETIME"]), reads_literals=False)
-TIMES = TextCasts(function=READABLE_TIME, names=frozenset(["TIME"]), reads_literals=True)
+READABLE_CASTS = tuple(
+    TextCasts(function, frozenset(name for name, used in CAST_TO.items() if used == function)) for function in READABLE
+)
 
 
 def _made_texts(operands: Factors) -> list[Span]:

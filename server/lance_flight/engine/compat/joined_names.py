@@ -56,10 +56,10 @@ def with_named_relations(text: str, refusal: str) -> str | None:
 
     DataFusion calls the columns of such a query by the tables in it.
 
-    >>> with_named_relations("SELECT * FROM t, (SELECT a FROM t)", "Schema contains duplicate qualified field name t.a")
+    >>> with_named_relations("SELECT * FROM t, (SELECT a FROM t)", "t stands twice in FROM; name each of them")
     'SELECT * FROM t, (SELECT a FROM t) AS "query 1"'
     """
-    if "duplicate qualified field name" not in refusal or len(text) > LONGEST:
+    if "stands twice in FROM" not in refusal or len(text) > LONGEST:
         return None
     tokens = tokenize(text)
     places, closing = TokenPlaces(tokens), closing_places(tokens)

@@ -3,6 +3,8 @@
 **Numbers.** It would round them to doubles; they are decimals here. A number that is the shortest text of a double stays one, unless it
 is beside a decimal (`engine.plans.decimal_numbers`), and so do the numbers of a vector.
 
+**Texts that are cast**, and typed literals, `TIME '10:30'`: it reads fewer dates and numbers than PostgreSQL and DuckDB, and a time in '10'.
+
 **Moments** that are written as texts. It compares a column of microseconds with a text as nanoseconds, which end in 2262, and wants
 seconds and two digits of each part. Its error alone shows which texts are moments: a text that is compared with a text is none.
 
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from lance_flight.engine.functions.readable_texts import CAST_TO, EXPECTED, readable_literal
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, spelled_out
 from lance_flight.errors import SqlError, Unsupported
@@ -96,11 +99,48 @@ def _size(number: str) -> tuple[int, int]:
     return max(len(whole.lstrip("0")) + len(fraction), 1), len(fraction)
 
 
-_UNREAD = re.compile(r"Error parsing timestamp from '(?P<text>[^']*)'")
+def cast_edits(tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits of literals that are cast, or are typed ones; `SqlError` for a text that is no date or no time.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
+    >>> text = "SELECT DATE '2024/1/5', '1.5'::INT, TRY_CAST('soon' AS TIME)"
+    >>> edit_text(text, cast_edits(tokenize(text)))
+    "SELECT DATE '2024-01-05', '2'::INT, TRY_CAST('' AS TIME)"
+    """
+    edits = []
+    for place, token in enumerate(tokens[1:], 1):
+        if token.kind is Kind.STRING:
+            kind, may_fail = _cast_of(tokens, place)
+            readable = readable_literal(kind, token.text) if kind else token.text
+            if readable is None and not may_fail:
+                raise SqlError(
+                    f"{token.text[:60]!r} at character {token.start + 1} is no {kind}; expected {EXPECTED[kind]}"
+                )
+            if readable != token.text:
+                edits.append((token.start, token.stop, text_literal(readable or "")))
+    return edits
+
+
+def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
+    """Return the type that the text at a place is cast to, or no text, and whether what is no such value becomes NULL."""
+    before, after = tokens[place - 1], tokens[place + 1 : place + 3]
+    if before.word in EXPECTED:
+        return before.word, False
+    match after:
+        case [Token(text="::"), Token() as kind]:
+            return (kind.word, False) if kind.word in CAST_TO else ("", False)
+        case [Token() as word, Token() as kind] if word.word == "AS" and before.is_sign("(") and kind.word in CAST_TO:
+            return kind.word, place > 1 and tokens[place - 2].word == "TRY_CAST"
+    return "", False
+
+
+_UNREAD = re.compile(
+    r"Error parsing timestamp from '(?P<text>[^']*)'|Cannot cast string '(?P<date>[^']*)' to value of Date32"
+)
 _BEYOND = re.compile(r"Overflow converting (?P<moment>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) to Nanosecond")
-_SUSPECT = re.compile(r"'\s*\d{1,4}-\d")
+_SUSPECT = re.compile(r"'\s*\d{1,4}[-/]\d")
 _MOMENT = re.compile(
-    r"\s*(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[T ]\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})\d*)?)?)?\s*"
+    r"\s*(\d{1,4})[-/](\d{1,2})[-/](\d{1,2})(?:[T ]\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})\d*)?)?)?\s*"
 )
 
 
@@ -120,7 +160,8 @@ def with_readable_moment(sql: str, message: str) -> str | None:
     unread, beyond = _UNREAD.search(message), _BEYOND.search(message)
     if unread is None and beyond is None:
         return None
-    moment = _read(unread["text"] if unread is not None else beyond["moment"] if beyond is not None else "")
+    written = "" if unread is None else unread["text"] or unread["date"] or ""
+    moment = _read(written if unread is not None else beyond["moment"] if beyond is not None else "")
     if moment is None:
         return None
     tokens = spelled_out(sql)
@@ -128,7 +169,7 @@ def with_readable_moment(sql: str, message: str) -> str | None:
         place
         for place, token in enumerate(tokens)
         if token.kind is Kind.STRING and not (place and tokens[place - 1].word == "TIMESTAMP")
-        if (token.text == unread["text"] if unread is not None else _read(token.text) == moment)
+        if (token.text == written if unread is not None else _read(token.text) == moment)
     }
     if beyond is not None:
         # Values that are compared together have one type.

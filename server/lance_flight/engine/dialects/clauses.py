@@ -47,7 +47,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.relation_places import is_alias
 from lance_flight.engine.sql.select_lists import is_wildcard, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, fold_name, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, fold_name, tokenize
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.naming import check_label
 
@@ -696,6 +696,45 @@ def without_into(sql: str) -> str:
     table = sql[tokens[name].start : tokens[end - 1].stop]
     query = sql[: tokens[into].start].strip() + " " + sql[tokens[end - 1].stop :].strip()
     return f"CREATE {'TEMPORARY ' * is_temporary}TABLE {table} AS {query.strip()}"
+
+
+def without_table_queries(sql: str) -> str:
+    """Return a statement with `SELECT * FROM t` in place of each query `TABLE t`.
+
+    >>> without_table_queries("(TABLE a ORDER BY x) UNION ALL TABLE s.b"), without_table_queries("DROP TABLE a")
+    ('(SELECT * FROM a ORDER BY x) UNION ALL SELECT * FROM s.b', 'DROP TABLE a')
+    """
+    if _TABLE_QUERY.search(sql) is None:
+        return sql
+    places = TokenPlaces(tokenize(sql))
+    return edit_text(
+        sql,
+        [
+            (token.start, token.stop, "SELECT * FROM")
+            for at, token in enumerate(places.tokens)
+            if token.word == "TABLE" and _is_table_query(places, at)
+        ],
+    )
+
+
+def _is_table_query(places: TokenPlaces, at: int) -> bool:
+    """Return whether a word TABLE begins a query: where a query begins, and before the name of a table that ends it."""
+    table, end = at - 1, at + 1
+    while places.is_sign(table - 1, "."):
+        table -= 2
+    begins = at == 0 or places.word_at(at - 1) in _BEFORE_TABLE or places.text(at - 1) in {"(", ")"}
+    if not (begins or (table > 1 and places.word_at(table - 1) == "INTO")) or places.kind(end) not in _NAMES:
+        return False
+    while places.is_sign(end + 1, ".") and places.kind(end + 2) in _NAMES:
+        end += 2
+    return places.text(end + 1) in {"", ")", ";", ","} or places.word_at(end + 1) in _AFTER_TABLE
+
+
+_TABLE_QUERY = re.compile(
+    r"(?:^|[()]|\b(?:AS|UNION|ALL|EXCEPT|INTERSECT|DISTINCT|NAME|INTO\s+\S+))\s*TABLE\b", re.IGNORECASE
+)
+_BEFORE_TABLE = frozenset(["AS", "UNION", "ALL", "EXCEPT", "INTERSECT", "DISTINCT", "NAME"])
+_AFTER_TABLE = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH", "RETURNING"])
 
 
 def _place(tokens: Sequence[Token]) -> int | None:

@@ -34,6 +34,7 @@ from lance_flight.engine.functions.bounded_functions import (
     Made,
 )
 from lance_flight.engine.functions.date_functions import moment_type
+from lance_flight.engine.functions.readable_texts import READABLE
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
@@ -649,8 +650,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         date_spans.INTERVAL_LENGTH: ComputedFunction((_SPAN,), pa.int64(), date_spans.interval_lengths),
         date_spans.INTERVAL_OF: ComputedFunction((_SPAN,), date_spans.INTERVAL, date_spans.intervals_of),
         date_spans.MOMENT_TEXT: ComputedFunction((_MOMENT,), pa.utf8(), date_spans.moment_texts),
-        date_spans.READABLE: ComputedFunction((_TEXT,), pa.utf8(), date_spans.readable_moments),
-        date_spans.READABLE_TIME: ComputedFunction((_TEXT,), pa.utf8(), date_spans.readable_times),
+        **{name: ComputedFunction((_TEXT,), pa.utf8(), compute) for name, compute in READABLE.items()},
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),
         date_spans.PRODUCT: ComputedFunction(

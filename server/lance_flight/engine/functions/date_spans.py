@@ -43,8 +43,6 @@ PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
 INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT = "interval_length", "interval_of", "moment_text"
 """Functions that give the length of an interval in microseconds, the interval of a duration, and the text of a timestamp."""
-READABLE, READABLE_TIME = "readable_moment", "readable_time"
-"""Functions that make texts of timestamps and of times what DataFusion reads."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
 _DAYS_OF_MONTH, _SECONDS_OF_MONTH = 30, 31 * 86_400
@@ -266,45 +264,6 @@ def moment_texts(columns: Sequence[pa.Array]) -> pa.Array:
     sizes, places = np.unique(offsets, return_inverse=True)
     shown = pa.array([_offset_text(int(size)) for size in sizes], pa.utf8())
     return pc.binary_join_element_wise(texts, shown.take(pa.array(places)), "")
-
-
-_SHORT_MOMENT = r"^\s*\d{4}-\d{1,2}-\d{1,2}(?:[T ]\s*\d{1,2}:\d{1,2})?(?:Z|\s*[+-]\d{1,2}(?::?\d{2})?)?\s*$"
-"""Matches a date or a moment without seconds, with or without a zone, of which each part may have one digit."""
-_LENGTHENED = (
-    (r"^\s*(\d{4})-(\d)-", r"\1-0\2-"),
-    (r"^(\s*\d{4}-\d{2})-(\d)(\D|$)", r"\1-0\2\3"),
-    (r"^(\s*\d{4}-\d{2}-\d{2})[T ]\s*(\d):", r"\1 0\2:"),
-    (r"^(\s*\d{4}-\d{2}-\d{2})[T ]\s*(\d{2}):(\d)(\D|$)", r"\1 \2:0\3\4"),
-    (r"^\s*(\d{4}-\d{2}-\d{2})[T ]\s*(\d{2}:\d{2})\s*(Z|[+-].*)?$", r"\1 \2:00\3"),
-)
-"""Patterns of such texts with what DataFusion reads in their place, one after another."""
-
-
-def readable_moments(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return texts of moments as DataFusion 55 reads them, with seconds and two digits of each part; other texts as they are.
-
-    >>> readable_moments([pa.array(["2024-1-5 9:30", "2024-01-05 10:00+02", "soon"])]).to_pylist()
-    ['2024-01-05 09:30:00', '2024-01-05 10:00:00+02', 'soon']
-    """
-    (texts,) = columns
-    short = pc.match_substring_regex(texts, _SHORT_MOMENT)
-    if not pc.any(short).as_py():
-        return texts
-    longer = texts
-    for pattern, replacement in _LENGTHENED:
-        longer = pc.replace_substring_regex(longer, pattern, replacement)
-    return pc.if_else(short, longer, texts)
-
-
-def readable_times(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return texts of times, without the date before one; those without a colon are made unreadable: DataFusion 55 reads '10' as nanoseconds.
-
-    >>> readable_times([pa.array(["10:30", "2024-01-05 10:30", "10"])]).to_pylist()
-    ['10:30', '10:30', '10 (no time)']
-    """
-    (texts,) = columns
-    texts = pc.replace_substring_regex(texts, r"^\s*\d{4}-\d{1,2}-\d{1,2}[T ]\s*", "")
-    return pc.if_else(pc.match_substring(texts, ":"), texts, pc.binary_join_element_wise(texts, " (no time)", ""))
 
 
 def _offset_text(seconds: int) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 from datafusion import Expr, LogicalPlan, SessionContext
-from datafusion.expr import Sort
+from datafusion.expr import Sort, WindowExpr
 
 from lance_flight.engine.compat.operand_types import INTERVALS
 from lance_flight.engine.functions.date_spans import PRODUCT
@@ -68,6 +68,10 @@ def _check_order(context: SessionContext, node: LogicalPlan) -> None:
 def _ordered(node: LogicalPlan) -> Iterator[tuple[Expr, str]]:
     """Yield what an operator orders, with what to write in its place."""
     is_sort = isinstance(node.to_variant(), Sort)
+    windows = node.to_variant()
+    if isinstance(windows, WindowExpr):
+        for window in windows.get_window_expr():
+            yield from ((Expr(key.expr()), "OVER (ORDER BY epoch(a))") for key in windows.get_sort_exprs(window))
     for value in (strip_aliases(Expr(expression)) for expression in expressions_of(node)):
         called = value.schema_name().partition("(")[0]
         if is_sort:

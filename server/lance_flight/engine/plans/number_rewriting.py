@@ -17,8 +17,7 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext
 
 from lance_flight.engine.compat.casts import (
-    MOMENTS,
-    TIMES,
+    READABLE_CASTS,
     TextCasts,
     may_cast_to_integers,
     may_cast_to_texts,
@@ -150,9 +149,8 @@ _TEXTS = (
         ask=with_texts,
         change=_in_calls(MOMENT_TEXT, with_texts_of_moments),
     ),
-    # Texts that become timestamps need no seconds, and those that become times a colon.
-    _readable(MOMENTS),
-    _readable(TIMES),
+    # Texts that become moments need no seconds, and those that become numbers may have exponents.
+    *map(_readable, READABLE_CASTS),
 )
 
 

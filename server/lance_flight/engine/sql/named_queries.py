@@ -18,11 +18,17 @@ def place_of_change(tokens: Sequence[Token]) -> int | None:
     >>> place_of_change(tokenize("WITH x AS (SELECT 1) DELETE FROM t"))
     7
     """
+    place = place_of_query(tokens)
+    return place if place is not None and tokens[place].word in _CHANGES else None
+
+
+def place_of_query(tokens: Sequence[Token]) -> int | None:
+    """Return the place of the word that begins a query, or a change of rows, behind `WITH name AS (query), …`; None without one."""
     depth = 0
     for place, (before, token) in enumerate(pairwise(tokens), 1):
         depth += before.is_sign("(") - before.is_sign(")")
         if depth == 0 and before.is_sign(")") and token.word in _CHANGES | _QUERIES:
-            return place if token.word in _CHANGES else None
+            return place
     return None
 
 

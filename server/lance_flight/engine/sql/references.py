@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.sql.cursor import Cursor
@@ -167,9 +167,20 @@ def read_as_of(cursor: Cursor) -> Point | None:
     return read_point(cursor) if cursor.accept("AS", "OF") else None
 
 
+_CLOCKS = timedelta(minutes=1)
+"""How far the clocks of two machines may be apart."""
+
+
 @contextmanager
 def naming(table: TableName, at: Point | None) -> Iterator[None]:
-    """Replace an error about a missing version by one that names the table and the point, not the table's location."""
+    """Replace an error about a missing version by one that names the table and the point, not the table's location.
+
+    A time that is not over has no version yet: `SqlError`.
+    """
+    if isinstance(at, datetime) and at > datetime.now(UTC) + _CLOCKS:
+        raise SqlError(
+            f"table {table.name!r} has no version of {at.isoformat()} yet, which is in the future; leave the time out for the newest one"
+        )
     try:
         yield
     except (NotFound, OverflowError) as exc:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
 
-from lance_flight.engine.dialects.clauses import without_into
+from lance_flight.engine.dialects.clauses import without_into, without_table_queries
 from lance_flight.engine.dialects.escapes import without_escapes
 from lance_flight.engine.functions import foreign_functions
 from lance_flight.engine.functions.foreign_functions import instead_of, instead_of_clause
@@ -62,7 +62,7 @@ def parse(
 
 def _parse(sql: str, db_schema: str | None, sent: str | None = None, first: int = 0) -> Statement:
     sql = without_escapes(sql)
-    text = without_into(number_parameters(sql))
+    text = without_into(without_table_queries(number_parameters(sql)))
     if text.startswith("CREATE") and not sql.startswith("CREATE"):
         sent, first = text, 0
     head = insert_head(text)

@@ -14,7 +14,7 @@ from functools import cache, lru_cache, partial
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig, SessionContext, col, udf
 
-from lance_flight.engine.functions.date_spans import readable_moments, readable_times
+from lance_flight.engine.functions.readable_texts import readable_texts
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import STRINGS
@@ -197,10 +197,8 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     >>> cast(pa.array(["01:02", None]), pa.time64("us")).to_pylist()
     [datetime.time(1, 2), None]
     """
-    if is_string(column.type) and pa.types.is_timestamp(kind):
-        column = readable_moments([column])
-    if is_string(column.type) and pa.types.is_time(kind):
-        column = readable_times([column])
+    if is_string(column.type):
+        column = readable_texts(column, kind)
     context = inner_context()
     context.register_record_batches("source", [[pa.RecordBatch.from_arrays([column], ["value"])]])
     try:

@@ -532,6 +532,26 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "LIKE ANY and LIKE ALL are not offered; write a LIKE 'x%' OR a LIKE 'y%', or AND",
     ),
     (
+        re.compile(r"Schema contains duplicate qualified field name (?P<table>.+)\.[^.\s]+$"),
+        lambda found, _: (
+            f"{found['table']} stands twice in FROM; name each of them: FROM {found['table']} AS a, {found['table']} AS b"
+        ),
+    ),
+    (
+        re.compile(r"Schema contains qualified field name \S+ and unqualified field name (?P<name>\S+)"),
+        lambda found, _: (
+            f"the name {found['name']} is ambiguous: a column of a table has it, and an alias or a column of a query without a name;"
+            " write another alias, or name the query: FROM t, (SELECT …) AS q"
+        ),
+    ),
+    (
+        re.compile(r"Ambiguous reference to unqualified field (?P<name>\"[^\"]*\"|[^\s;]+)"),
+        lambda found, _: (
+            f"Ambiguous reference to unqualified field {found['name']}; several tables of FROM have it: write one of them"
+            f" before it, as t.{found['name']}"
+        ),
+    ),
+    (
         re.compile(r"WITHIN GROUP is only supported for ordered-set"),
         "WITHIN GROUP orders what percentile_cont and its like read; write array_agg(a ORDER BY b), or string_agg(a, ',' ORDER BY b)",
     ),

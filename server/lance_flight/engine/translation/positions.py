@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lance_flight.engine.functions.routines import MACROS
+from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Kind, Token, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -26,9 +27,25 @@ def translate_positions(sent: str | None, planned: str) -> Iterator[None]:
         message = str(exc)
         text = with_sent_position(message, planned, sent)
         text += "" if sent is None else MACROS.explain_missing(sent, message)
+        text += "" if sent is None else _explain_quotes(sent, message)
         if text == message:
             raise
         raise type(exc)(text) from exc
+
+
+def _explain_quotes(sent: str, message: str) -> str:
+    r"""Say that a text has other quotes, where the column that is missing stands in double ones.
+
+    >>> _explain_quotes('SELECT a = "x y" FROM t', 'No field named "x y".')
+    "\nA text has single quotes: 'x y'."
+    """
+    missing = _MISSING.match(message)
+    name = None if missing is None else missing["name"].replace('"', "")
+    is_quoted = any(token.kind is Kind.NAME and token.text == name for token in _tokens_of(sent))
+    return f"\nA text has single quotes: {text_literal(name)}." if name is not None and is_quoted else ""
+
+
+_MISSING = re.compile(r"No field named (?P<name>\"[^\n]*?\"|\w+)\.(?!\w)")
 
 
 def with_sent_position(message: str, planned: str, sent: str | None) -> str:

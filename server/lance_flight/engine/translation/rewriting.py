@@ -18,7 +18,7 @@ from lance_flight.engine.compat.casts import text_length_edits
 from lance_flight.engine.compat.checked_arithmetic import concatenation_edits
 from lance_flight.engine.compat.first_values import first_value_edits
 from lance_flight.engine.compat.interval_products import interval_edits
-from lance_flight.engine.compat.literals import decimal_edits, pattern_edits
+from lance_flight.engine.compat.literals import cast_edits, decimal_edits, pattern_edits
 from lance_flight.engine.compat.memberships import (
     check_negated_exists,
     membership_edits,
@@ -59,6 +59,7 @@ MOST_PARAMETERS = 65_535
 """Most values of one row of parameters: each is a column of a record batch."""
 _DOUBLED = {"*": "power(a, b)", "/": "a / b, which drops the fraction of whole numbers, or floor(a / b)"}
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
+_ZONE = ("WITH", "TIME", "ZONE")
 _KEYWORD_FUNCTIONS = {"CURRENT_USER", "SESSION_USER", "CURRENT_CATALOG"}
 _BINARY = {"VARBINARY", "BINARY", "BLOB", "BYTES"}
 _OF_OTHERS = {
@@ -121,6 +122,7 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
         clause_edits,
         lambda _, tokens: comparison_edits(tokens),
         lambda _, tokens: pattern_edits(tokens),
+        lambda _, tokens: cast_edits(tokens),
         lambda _, tokens: date_pattern_edits(tokens),
         lambda _, tokens: neighbouring_list_edits(tokens),
     ),
@@ -280,6 +282,8 @@ def _type_places(tokens: list[Token]) -> Iterable[int]:
             yield place
         elif tokens[place].kind is Kind.STRING and before.word in _MOMENTS:
             yield place - 1
+        elif tokens[place].kind is Kind.STRING and before.word == "ZONE" and place > len(_ZONE):
+            yield place - 1 - len(_ZONE)
 
 
 LONGEST_KEPT = 16 << 10

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from lance_flight.engine.sql.named_queries import WITH, place_of_query
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, tokenize
 from lance_flight.model.arrow_types import is_string
@@ -45,7 +46,7 @@ def with_defaults(query: str, columns: Sequence[str] | None, described: Callable
     `described` gives the schema of the table.
     """
     is_row = query == DEFAULT_ROW
-    if not is_row and (query[:6].upper() != "VALUES" or _IN_A_ROW.search(query) is None):
+    if not is_row and _IN_A_ROW.search(query) is None:
         return query
     schema = described()
     names = columns or schema.plain.names
@@ -84,10 +85,13 @@ def _typed(text: str, kind: pa.DataType) -> str:
 
 
 def _single_tokens(query: str) -> Iterator[tuple[int, Token]]:
-    """Yield each value of one token in the rows of VALUES, with its place in the row."""
+    """Yield each value of one token in the rows of VALUES, also behind a WITH, with its place in the row; none of another query."""
     tokens = tokenize(query)
+    begun = 0 if tokens[0].word != WITH else place_of_query(tokens) or 0
+    if tokens[begun].word != "VALUES":
+        return
     depth = place = 0
-    for before, token, behind in zip(tokens, tokens[1:], tokens[2:], strict=False):
+    for before, token, behind in zip(tokens[begun:], tokens[begun + 1 :], tokens[begun + 2 :], strict=False):
         if token.kind is Kind.SIGN:
             depth += (token.text in "([{") - (token.text in ")]}")
             place = 0 if depth == 0 else place + (token.text == "," and depth == 1)

@@ -16,7 +16,9 @@ from lance_flight.engine.plans.scalar_expressions import LogicalScan, logical_sc
 from lance_flight.engine.query.optimising.constant_conditions import (
     fails_at_constants,
     has_constant_conditions,
+    has_joined_constants,
     without_constants,
+    without_joined_constants,
 )
 from lance_flight.engine.query.optimising.pure_scans import is_pure_scan
 from lance_flight.engine.query.optimising.query_errors import QueryErrors
@@ -115,7 +117,7 @@ class Optimiser:
         Conditions of one that `is_asking` ask whether the statement goes on.
         """
         try:
-            frame = self._with_columns_to_sort(self._without_constants(frame))
+            frame = self._without_joined_constants(self._with_columns_to_sort(self._without_constants(frame)))
             if not self._has_pushing:  # also where an earlier attempt took the rule away
                 check_stacked_conditions(self.datafusion, self.optimise(frame))
             plan = self.optimise(frame)
@@ -182,6 +184,13 @@ class Optimiser:
         ):
             return self.datafusion.create_dataframe_from_logical_plan(frame.logical_plan())
         return frame
+
+    def _without_joined_constants(self, frame: DataFrame) -> DataFrame:
+        """Return a query without constants on the left side of a FULL JOIN, by which DataFusion 55 sorts no rows."""
+        plan = self.optimise(frame)
+        if not has_joined_constants(plan, self.text_of(frame)):
+            return frame
+        return self.run_planning(lambda: without_joined_constants(self.datafusion, plan))
 
     # Settings and rules of the context.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext, lit
+from datafusion import functions as f
 from datafusion.expr import (
     Aggregate,
     Distinct,
@@ -66,6 +67,15 @@ def name_columns(context: SessionContext, frame: DataFrame, columns: Sequence[Co
     """The rows of a frame, with its columns called as expressions above a part name them."""
     names = [_column(ColumnReference((), name)) for name in frame.schema().names]
     return frame.select(*(Expr.from_bytes(_alias(n, c), context) for n, c in zip(names, columns, strict=True)))
+
+
+def vary_columns(context: SessionContext, frame: DataFrame, columns: Sequence[ColumnReference]) -> DataFrame:
+    """The rows of a frame, with columns that DataFusion takes for other ones in each row, whatever is known of them."""
+    values = (Expr.from_bytes(_column(column), context) for column in columns)
+    varied = frame.select(
+        *(f.when(f.random() < lit(2.0), each).end().alias(f"c{place}") for place, each in enumerate(values))
+    )
+    return name_columns(context, varied, columns)
 
 
 def rebuilt(
