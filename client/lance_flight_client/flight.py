@@ -68,6 +68,8 @@ def certificates(path: str) -> bytes:
 _PACKAGE = "type.googleapis.com/arrow.flight.protocol.sql."
 _APPEND_OR_FAIL = bytes([1 << 3, 2, 2 << 3, 2])
 """TableDefinitionOptions: a table that is not there is an error, and rows are added to one that is."""
+_OPTIONS = 1000
+"""Field of the options of a CommandStatementIngest."""
 _AROUND = re.compile(
     r"^Flight (?:error|returned \w+ error)[^:]*: |[.;]? (?:Detail|gRPC client debug context): .*", re.DOTALL
 )
@@ -86,11 +88,11 @@ def statement(sql: str) -> flight.FlightDescriptor:
     return _command("CommandStatementQuery", _text_field(1, sql))
 
 
-def temporary_ingest(table: str) -> flight.FlightDescriptor:
-    """Return a CommandStatementIngest of rows for a temporary table of the session, which is there."""
-    return _command(
-        "CommandStatementIngest", encode_field(1, _APPEND_OR_FAIL) + _text_field(2, table) + bytes([5 << 3, 1])
-    )
+def ingest(db_schema: str, table: str, options: Mapping[str, str]) -> flight.FlightDescriptor:
+    """Return a CommandStatementIngest of rows for a table that is there."""
+    entries = (encode_field(_OPTIONS, _text_field(1, name) + _text_field(2, value)) for name, value in options.items())
+    target = _text_field(2, table) + _text_field(3, db_schema)
+    return _command("CommandStatementIngest", encode_field(1, _APPEND_OR_FAIL) + target + b"".join(entries))
 
 
 def _command(name: str, message: bytes) -> flight.FlightDescriptor:

@@ -31,6 +31,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
         1,
     ),
     ("DELETE FROM t WHERE id = 2", 1),
+    ("COMMIT WRITE 's' INTO t PARTS ('first')", "[conflict]"),
     ("SELECT * FROM t", ["id", "p"]),
     ("SUBSTRAIT 'cGxhbg=='", "[invalid_"),
     ("EXPLAIN SELECT * FROM t", ["plan_type", "plan"]),

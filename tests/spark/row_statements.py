@@ -52,7 +52,7 @@ OVERWRITTEN = {
 }
 
 
-PLACES = [("lake", "identity"), ("far", "bucket"), ("lake", "months"), ("lake", "plain")]
+PLACES = [("lake", "identity"), ("far", "bucket"), ("lake", "months"), ("far", "plain")]
 """Catalogs and the shapes of the tables that statements are tried on there."""
 
 

@@ -46,16 +46,86 @@ def test_a_statement_of_a_transaction_is_refused_elsewhere(servers: tuple[Server
     assert servers[1].rows("SELECT x FROM t") == [(1,)]
 
 
-def test_rows_for_a_temporary_table_are_refused_elsewhere(servers: tuple[Server, Server]) -> None:
+ROWS = pa.record_batch({"x": [2], "p": ["b"]})
+TABLE = NamedTable("public", "t")
+
+
+def put(session: SharedSession, ingest: str, part: str, rows: pa.RecordBatch = ROWS, **options: str) -> None:
+    session.send(TABLE, {"shared": ingest, "part": part, **options}, rows.schema, iter([rows]))
+
+
+def test_parts_of_a_shared_ingest_are_refused_elsewhere(servers: tuple[Server, Server]) -> None:
     session = begun(servers[0])
-    session.run("CREATE TEMPORARY TABLE staged (x BIGINT)")
-    rows = pa.record_batch({"x": [2]})
-    with pytest.raises(ServerError, match=r"\[conflict\].*temporary tables"):
-        moved(session, servers[1]).send("staged", rows.schema, iter([rows]))
-    session.send("staged", rows.schema, iter([rows]))
-    session.run("INSERT INTO t SELECT x, 'b' FROM public.staged")
+    put(session, "s", "first")
+    with pytest.raises(ServerError, match=r"\[conflict\].*a shared ingest"):
+        put(moved(session, servers[1]), "s", "second")
+    session.run("COMMIT WRITE 's' INTO t PARTS ('first')")
     session.close()
     assert sorted(servers[1].rows("SELECT x FROM t")) == [(1,), (2,)]
+    servers[0].run("DELETE FROM t WHERE x = 2")
+
+
+REFUSED = {
+    "a part that was not stored": ("COMMIT WRITE 's' INTO t PARTS ('first', 'other')", "part 'other'.*was not stored"),
+    "another ingest": ("COMMIT WRITE 'other' INTO t PARTS ('first')", r"no shared ingest 'other' into table 't'"),
+    "another table": ("COMMIT WRITE 's' INTO u PARTS ('first')", r"no shared ingest 's' into table 'u'"),
+    "no parts": ("COMMIT WRITE 's' INTO t", "expected PARTS"),
+    "a word after it": ("COMMIT WRITE 's' INTO t PARTS ('first') OVERWRITE ALL", "expected the end of the statement"),
+    "another version": ("COMMIT WRITE 's' INTO t VERSION 1 PARTS ()", "at version"),
+    "a condition that fails": ("COMMIT WRITE 's' INTO t PARTS ('first') REPLACING WHERE nope = 1", "nope"),
+    "inside a transaction": (("BEGIN", "COMMIT WRITE 's' INTO t PARTS ('first')"), "inside a transaction"),
+    "rows that have changed": (
+        ("UPDATE t SET x = 1 WHERE p = 'a'", "COMMIT WRITE 's' INTO t PARTS ('first') REPLACING WHERE p = 'a'"),
+        "changed by another writer",
+    ),
+    "rows that were compared and have changed": (
+        ("INSERT INTO t VALUES (1, 'a')", "COMMIT WRITE 's' INTO t PARTS ('first') READING WHERE p = 'a'"),
+        "changed by another writer",
+    ),
+    "a partition that has changed": (
+        ("INSERT INTO t VALUES (5, 'b')", "COMMIT WRITE 's' INTO t PARTS ('first') OVERWRITE PARTITIONS"),
+        "another writer",
+    ),
+}
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(("statements", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_shared_ingest_that_is_refused_shows_nothing(
+    servers: tuple[Server, Server], statements: str | tuple[str, ...], message: str
+) -> None:
+    server, session = servers[0], begun(servers[0])
+    server.run("DELETE FROM t")
+    server.run("INSERT INTO t VALUES (1, 'a')")
+    server.run("CREATE TABLE IF NOT EXISTS u (x BIGINT)")
+    put(session, "s", "first")
+    *before, last = (statements,) if isinstance(statements, str) else statements
+    session.run(*before)
+    expected = sorted(server.rows("SELECT x, p FROM t"))
+    with pytest.raises(ServerError, match=message):
+        session.run(last)
+    session.close()
+    assert sorted(server.rows("SELECT x, p FROM t")) == expected
+    assert not [row for row in server.rows("VERIFY TABLE t") if "differ" in str(row)]
+
+
+def test_a_part_is_stored_once_and_says_its_options(servers: tuple[Server, Server]) -> None:
+    session = begun(servers[0])
+    put(session, "s", "first")
+    for options, message in {
+        (("part", "first"),): "stored before",
+        (("part", "second"), ("version", "1")): "at version",
+        (("part", "second"), ("version", "one")): "expected the number of a version",
+        (("part", "second"), ("partition_by", "p")): "expected shared, part",
+        (("part", ""),): "expected 1 to",
+    }.items():
+        with pytest.raises(ServerError, match=message):
+            session.send(TABLE, {"shared": "s", **dict(options)}, ROWS.schema, iter([ROWS]))
+    with pytest.raises(ServerError, match="column 'q' is not in the table"):
+        put(session, "s", "third", ROWS.rename_columns(["x", "q"]))
+    session.close()
+    with pytest.raises(ServerError, match="session that is its client's alone"):
+        put(replace(session, cookies={}), "s", "first")
 
 
 def planned(server: Server, table: str) -> ServerWrite:
@@ -81,10 +151,13 @@ def test_rows_that_tasks_send_again_are_stored_once(servers: tuple[Server, Serve
     with pytest.raises(OSError, match="lost"):
         write.write(lost(failed))
     attempts = [[write.write([part]) for _ in range(2)] for part in parts]
+    sent = files(server.root)
     assert server.value(f"SELECT count(*) FROM {table}") == 0
     write.commit([attempts[0][1], attempts[1][0], write.write([])], None)
     assert server.rows(f"SELECT id, k FROM {table} ORDER BY id") == [(10, 10), (11, 0), (20, 20), (21, 0)]
     assert len(server.rows(f'SELECT * FROM "{table}$snapshots"')) == 2
+    written = {name for name in files(server.root) - sent if name.endswith(".lance")}
+    assert not {name for name in written if "/__manifest/" not in name}, "rows were written again"
     with pytest.raises(ServerError, match="session"):
         write.commit([attempts[0][0]], None)
     other = planned(server, table)

@@ -45,7 +45,7 @@ from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
 from lance_flight.engine.sql.references import CATALOG, table_name
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.engine.statements.auditing import record_ingest, record_statement
-from lance_flight.engine.statements.changes import Changes, temporary_root
+from lance_flight.engine.statements.changes import Changes, shared_ingests, temporary_root
 from lance_flight.engine.statements.kinds import (
     Answer,
     ChangeStatement,
@@ -61,7 +61,7 @@ from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.translation.parameters import check_parameters
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest import APPENDED, IngestOptions
+from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, SharedPart
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.long_texts import STATEMENTS, going_on
 from lance_flight.model.pins import BranchVersion
@@ -493,6 +493,7 @@ class Engine:
             serializable=scope.session is not None and scope.session.is_serializable,
             access=scope.access,
             temporary=scope.own_tables,
+            shared=partial(shared_ingests, scope),
             watch=StatementWatch(running),
         )
 
@@ -514,6 +515,8 @@ class Engine:
         receiver = Receiver(iter(reader), idle_seconds=self.limits.ingest_idle_timeout)
 
         def work() -> int:
+            if options.part is not None:
+                return self._ingest_part(name, reader.schema, receiver, options.part, scope)
             with (
                 self.running.enter(StatementKind.INGEST, f"INGEST INTO {name}", scope.issuer) as running,
                 self._turn(running, scope) as (transaction, turn),
@@ -536,6 +539,28 @@ class Engine:
                 return self._in_transaction(running, transaction, store)
 
         return receiver.run(work)
+
+    def _ingest_part(
+        self, name: TableName, columns: pa.Schema, receiver: Receiver, part: SharedPart, scope: Scope
+    ) -> int:
+        """Store the rows of a part of a shared ingest, beside those of others: the transaction waits for none of them."""
+        root = self.sessions.visible_root(scope)
+        policy = scope.access.rows([Privilege.INSERT], root.governing_table(name))
+        with self.running.enter(StatementKind.INGEST, f"INGEST INTO {name}", scope.issuer) as running:
+            running.limit(scope.execution.statement_timeout)
+            with self._transaction(scope) as transaction:
+                ingests = shared_ingests(scope)
+                found = ingest.PartOfIngest.begin(transaction or root, name, columns, part, ingests, policy=policy)
+
+            def check() -> None:
+                running.cancellation.check()
+                if scope.transaction is not None:
+                    # The one that makes the table is in use meanwhile.
+                    self.clients.own(scope.principal, scope.transaction)
+
+            with self.running.turn(running, scope.issuer) as turn:
+                batches = running.count_received(receiver.batches(running.cancellation), turn)
+                return self._in_time(running, partial(found.store, batches, check))
 
     def schemas(self, access: Access = UNLIMITED) -> list[tuple[str, str]]:
         """Return every schema with its catalog."""

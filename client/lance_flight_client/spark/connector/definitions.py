@@ -452,10 +452,16 @@ def describe(backend: SqlRunner, name: NamedTable, relation: Relation) -> TableD
         return _of_snapshot(snapshot)
     if not isinstance(relation, ServerTable):
         return TableDescription(comment=_comment(backend, name), columns=_columns(backend, name))
-    partitioning = _partitioning(backend, name) if relation.is_partitioned else []
     made = _definition(backend, name)
+    partitioning = _partitioning(backend, name, made)
     properties = {**made.notes, **as_texts(made.properties.policy)}
     return TableDescription(partitioning, made.comment, _columns(backend, name), made.primary_key, properties)
+
+
+def layout_at_server(session: SqlRunner, name: NamedTable) -> tuple[Mapping[str, str], list[dict[str, Any]]]:
+    """Return the metadata and the partition fields of a table of a server, as they say where its rows come."""
+    made = _definition(session, name)
+    return made.notes, _partitioning(session, name, made)
 
 
 def _definition(backend: SqlRunner, table: NamedTable) -> CreateTable:
@@ -521,7 +527,9 @@ def _current_specs(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]
     return cast("list[dict[str, Any]]", backend.rows(sql).to_pylist())
 
 
-def _partitioning(backend: SqlRunner, table: NamedTable) -> list[dict[str, Any]]:
+def _partitioning(backend: SqlRunner, table: NamedTable, made: CreateTable) -> list[dict[str, Any]]:
+    if not made.properties.partitioned_by:
+        return []
     try:
         return _whole(_parse_field(row) for row in _current_specs(backend, table))
     except ServerError as exc:

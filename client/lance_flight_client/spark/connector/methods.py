@@ -350,7 +350,7 @@ def portions_address(given: Arguments) -> str:
 def distribute_rows(given: Arguments) -> dict[str, Any]:
     """Return how the rows of a write come to its tasks."""
     return distribution.distribute_rows(
-        relation_of(given), given["command"], TableWriteOptions.parse(given["write_options"])
+        relation_of(given), given["command"], TableWriteOptions.parse(given["write_options"]), backend(given)
     )
 
 

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 
 from lance_flight_client.spark.connector import writes
 from lance_flight_client.spark.connector.jvm import Arguments, pickle_handle, unpickle_handle
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, relation_of
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, relation_of, text
+from lance_flight_client.spark.connector.server_writes import ServerWrite
 from lance_flight_client.spark.connector.table_options import STREAMED, known_options
 from lance_flight_client.spark.options import OptionReading, StreamReadOptions
 from lance_flight_client.spark.reading import DirectPlan
@@ -42,7 +43,7 @@ _RUNNING: dict[str, History] = {}
 class BatchWrite:
     """A write of one batch: which stream it belongs to, and the query that is known by its checkpoint."""
 
-    planned: PlannedWrite
+    planned: PlannedWrite | ServerWrite
     stream: str
     query: str
 
@@ -123,31 +124,44 @@ def begin_batch(given: Arguments) -> dict[str, Any]:
     relation = relation_of(given)
     query: str = given["query"]
     stream = known_options(given["stream_options"], (_NAME,), _WRITING).get(_NAME, query)
-    _direct(relation)
-    schema = StructType.fromJson(json.loads(given["schema"]))
-    planned = writes.begun_in_root(relation, schema, Replaces(given["replaces"]), ())
+    schema, replaces = StructType.fromJson(json.loads(given["schema"])), Replaces(given["replaces"])
+    if isinstance(relation, ServerTable):
+        planned: PlannedWrite | ServerWrite = ServerWrite.begin(relation, schema, replaces)
+    else:
+        planned = writes.begun_in_root(relation, schema, replaces, ())
     return {**writes.tasks(planned), "write": pickle_handle(BatchWrite(planned, checked_stream(stream), query))}
 
 
 def commit_batch(given: Arguments) -> None:
     """Commit what the tasks of a batch have written, unless the table has the batch already."""
-    writer, messages = _ended_batches(given)
-    writer.commit(messages, given["batch"])
+    write: BatchWrite = unpickle_handle(given["write"])
+    number = int(given["batch"])
+    if isinstance(write.planned, ServerWrite):
+        batch = f" ONCE {text(write.stream)} BATCH {number} QUERY {text(write.query)}"
+        write.planned.commit(writes.messages_of(given["messages"]), once=batch)
+        return
+    writer, messages = _ended_batches(write, write.planned, given)
+    writer.commit(messages, number)
 
 
 def abort_batch(given: Arguments) -> None:
     """Remove what the tasks of a batch have written."""
-    writer, messages = _ended_batches(given)
+    write: BatchWrite = unpickle_handle(given["write"])
+    if isinstance(write.planned, ServerWrite):
+        write.planned.abort()
+        return
+    writer, messages = _ended_batches(write, write.planned, given)
     writer.abort(messages, given["batch"])
 
 
-def _ended_batches(given: Arguments) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
-    write: BatchWrite = unpickle_handle(given["write"])
+def _ended_batches(
+    write: BatchWrite, planned: PlannedWrite, given: Arguments
+) -> tuple[StreamWriter, list[WrittenInBatch | None]]:
     messages = [
-        None if message is None else WrittenInBatch(planned=write.planned, query=write.query, parts=message.parts)
+        None if message is None else WrittenInBatch(planned=planned, query=write.query, parts=message.parts)
         for message in writes.messages_of(given["messages"])
     ]
-    return StreamWriter(write.planned, write.stream), messages
+    return StreamWriter(planned, write.stream), messages
 
 
 METHODS: Sequence[Callable[[Arguments], Any]] = (

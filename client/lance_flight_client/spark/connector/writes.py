@@ -6,7 +6,7 @@ import base64
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,8 +24,8 @@ from lance_flight_client.spark.connector.backends import RootBackend, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import create_table
 from lance_flight_client.spark.connector.jvm import PICKLER, pickle_handle
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads
-from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession, check_changeable
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads, text
+from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession
 from lance_flight_client.spark.connector.table_options import TableWriteOptions
 from lance_flight_client.spark.options import NamedTable, ReadOptions, WriteOptions
 from lance_flight_client.spark.reading import DirectPlan
@@ -63,21 +63,15 @@ class NewTable(_UnreadableTable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewServerTable(_UnreadableTable):
-    """A table of a server that is being made, in a session of its own (`relations.Relation`).
-
-    `like` is a temporary table with its columns; `key` is that of its `UnpublishedOnServer`.
-    """
+    """A table of a server that is being made, in a session of its own (`relations.Relation`)."""
 
     session: SharedSession
     name: NamedTable
     source: pa.Schema
-    like: str
-    key: str
 
     def write(self, schema: StructType) -> ServerWrite:
         """Begin to write its rows."""
-        begun = ServerWrite.within(self.session, self.name, self.source, schema, self.like)
-        return replace(begun, new_table=self.key)
+        return ServerWrite.into_new(self.session, self.name, self.source, schema)
 
 
 class Unpublished(Protocol):
@@ -94,19 +88,12 @@ class Unpublished(Protocol):
 
 @dataclass(slots=True)
 class UnpublishedOnServer:
-    """A table that a transaction of a server's session makes when its rows are there."""
+    """A table that the open transaction of a server's session has made."""
 
     session: SharedSession
-    statement: str
-    is_made: bool = False
-
-    def fill(self, inserted: str) -> None:
-        """Make the table and run the statement that adds its rows."""
-        self.session.run("BEGIN", self.statement, inserted)
-        self.is_made = True
 
     def publish(self) -> None:
-        self.session.run("COMMIT" if self.is_made else self.statement)
+        self.session.run("COMMIT")
         self.session.close()
 
     def discard(self) -> None:
@@ -125,7 +112,8 @@ def stage(
     """Begin to make the table that a request defines; return the key by which it is ended, and what its rows are written to."""
     backend, key = backend_of(options), secrets.token_hex(8)
     kind = "OR REPLACE TABLE" if given["replace"] else "TABLE"
-    statement = create_table(f"{quote_name(name.db_schema)}.{quote_name(name.name)}", given, kind)
+    target = f"{quote_name(name.db_schema)}.{quote_name(name.name)}"
+    statement = create_table(target, given, kind)
     if isinstance(backend, RootBackend):
         made = _STAGED[key] = UnpublishedTable(backend.root, statement)
         return key, NewTable(name.name, made.table.store, made.table.snapshot().schema.plain)
@@ -133,22 +121,13 @@ def stage(
         raise AlreadyExists(f"table {name.name!r} is there already")
     session = SharedSession.begin(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}))
     try:
-        like = quote_name(f"spark_{key}")
-        session.run(create_table(like, given, "TEMPORARY TABLE"))
-        columns = session.rows(f"SELECT * FROM public.{like}").schema  # noqa: S608 - quoted
+        session.run("BEGIN", statement)
+        columns = session.rows(f"SELECT * FROM {target} LIMIT 0").schema  # noqa: S608 - quoted
     except BaseException:
         session.close()
         raise
-    _STAGED[key] = UnpublishedOnServer(session, statement)
-    return key, NewServerTable(session=session, name=name, source=columns, like=f"public.{like}", key=key)
-
-
-def fill(key: str, inserted: str) -> None:
-    """Make a table of a server's and add its rows; both become visible when it is published."""
-    made = _STAGED.get(key)
-    if not isinstance(made, UnpublishedOnServer):
-        raise Conflict(_STARTED_AGAIN)
-    made.fill(inserted)
+    _STAGED[key] = UnpublishedOnServer(session)
+    return key, NewServerTable(session=session, name=name, source=columns)
 
 
 def end(given: Mapping[str, Any]) -> None:
@@ -203,12 +182,17 @@ def begun(
     if isinstance(relation, NewServerTable):
         return relation.write(schema)
     if isinstance(relation, ServerTable):
-        _check_none(options)
-        if replaces is Replaces.READ:
-            check_changeable(relation)
+        if options.report is not None:
+            raise Unsupported(
+                "write to a table: option 'report' through a server; expected a catalog with the option 'root'"
+            )
         if replaces is Replaces.NOTHING and compared:
             return _compared_at_server(relation, schema, compared)
-        return ServerWrite.begin(relation, schema, replaces, exactly(relation.source, predicates) or None)
+        _check_branch(options, predicates)
+        condition = exactly(relation.source, predicates) or None
+        return ServerWrite.begin(
+            relation, schema, replaces, condition, branch=options.branch, snapshot=options.snapshot
+        )
     planned = begun_in_root(relation, schema, replaces, predicates, options)
     return _compared_in_root(planned, compared) if replaces is Replaces.NOTHING else planned
 
@@ -232,7 +216,6 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
 
 
 def _compared_at_server(relation: ServerTable, schema: StructType, compared: Sequence[Compared]) -> ServerWrite:
-    check_changeable(relation)
     tables = [
         (comparison.relation, comparison.predicates)
         for comparison in compared
@@ -244,11 +227,10 @@ def _compared_at_server(relation: ServerTable, schema: StructType, compared: Seq
     return ServerWrite.begin(oldest, schema, Replaces.NOTHING_OF_READ, condition)
 
 
-def _check_none(options: TableWriteOptions) -> None:
-    name = next((field.name for field in fields(options) if getattr(options, field.name) is not None), None)
-    if name is not None:
+def _check_branch(options: TableWriteOptions, predicates: Sequence[Mapping[str, Any]]) -> None:
+    if options.branch is not None and predicates:
         raise Unsupported(
-            f"write to a table: option {name!r} through a server; expected none, or a catalog with the option 'root'"
+            "write to a table: option 'branch' of a change of some rows; expected an append, or an overwrite of partitions"
         )
 
 
@@ -267,10 +249,7 @@ def begun_in_root(
             "rows are written to tables and branches, not to tags, old versions, views and metadata tables"
         )
     plan = relation.plan
-    if options.branch is not None and predicates:
-        raise Unsupported(
-            "write to a table: option 'branch' of a change of some rows; expected an append, or an overwrite of partitions"
-        )
+    _check_branch(options, predicates)
     name = plan.table.name if options.branch is None else f"{plan.table.name}@{options.branch}"
     table = f"{quote_name(plan.table.db_schema)}.{quote_name(name)}"
     planned = planned_write(
@@ -325,10 +304,8 @@ def commit(write: TableWrite, written: Sequence[Any], read: Any) -> None:
     if None in written:
         raise QueryFailed("a task of the write has ended without a word of what it wrote; nothing was committed")
     if isinstance(planned, ServerWrite):
-        if planned.new_table is None:
-            planned.commit(written, read)
-        else:
-            fill(planned.new_table, planned.insert_statement(written))
+        once = "" if options.commit_id is None else f" ONCE {text(options.commit_id)}"
+        planned.commit(written, read, once)
         return
     placed = planned if read is None else replace(planned, read=tuple(read))
     TableWriter(placed, commit_id=options.commit_id, report=options.report).commit(written)
@@ -380,7 +357,6 @@ class ReplacedRows:
 def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | None) -> ReplacedRows:
     """Plan a read of rows with all those that fulfil a condition: in a root of whole partition tables."""
     if isinstance(relation, ServerTable):
-        check_changeable(relation)
         read_plan = relation.scan(columns, condition)
         return ReplacedRows(read_plan.schema, read_plan.portions(), condition, relation.rows)
     if not isinstance(relation, DirectTable) or relation.is_pinned:

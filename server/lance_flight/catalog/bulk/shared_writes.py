@@ -8,7 +8,7 @@ together. Files of a process that died, or whose work was done twice, are part o
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -79,14 +79,21 @@ class SharedWrite:
             mark=new_mark(),
         )
 
-    def write(self, tables: Iterable[pa.Table], evaluate: Evaluate, *, is_stored: bool = False) -> WrittenFiles:
+    def write(
+        self,
+        tables: Iterable[pa.Table],
+        evaluate: Evaluate,
+        *,
+        is_stored: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> WrittenFiles:
         """Write rows as invisible data files, in bounded memory, and return one edit for each partition; remove the files if that fails.
 
-        Rows that are stored already are moved as they are.
+        Rows that are stored already are moved as they are. `check` is called meanwhile, and ends it by an error.
         """
         namespace, snapshot = self._begun()
         with namespace.hold(snapshot, is_newest=False):
-            edits = namespace.write_files(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored)
+            edits = namespace.write_files(snapshot, tables, evaluate, mark=self.mark, is_stored=is_stored, check=check)
         # The process that commits may be on another machine, and cannot flush what lies in the memory of this one.
         flush(self.store.uri)
         # A slice would be pickled with all that it was cut from.
@@ -117,8 +124,7 @@ class SharedWrite:
         with namespace.discarding(snapshot, edits):
             transaction = namespace.begin(snapshot, serializable=replaces in _RESTING_ON_READS)
             transaction.once = once
-            # Its files are as old as the write, so that it looks for them where they may have been vacuumed.
-            transaction.began -= max(time.time() - self.began, 0)
+            self.age(transaction)
             if replaces is Replaces.NOTHING_OF_READ:
                 transaction.read(read)
             if replaces is Replaces.READ:
@@ -128,10 +134,18 @@ class SharedWrite:
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)
 
-    def discard(self, written: Iterable[TableUpdate]) -> None:
-        """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
+    def remove(self, written: Iterable[TableUpdate]) -> None:
+        """Delete the files of a piece of work whose rows are not wanted; others may have written into the same directories."""
         for part in written:
             self.store.child(part.place).remove_files(part.data_files)
+
+    def age(self, transaction: Transaction) -> None:
+        """Let a transaction be as old as the files of the write: it looks for them where they may have been vacuumed."""
+        transaction.began -= max(time.time() - self.began, 0)
+
+    def discard(self, written: Iterable[TableUpdate]) -> None:
+        """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
+        self.remove(written)
         for name in self.store.directories():
             if name.startswith(directory_name("", self.mark)):
                 self.store.child(name).remove()

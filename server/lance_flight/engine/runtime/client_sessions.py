@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from lance_flight.backend_values import SessionState
+from lance_flight.catalog.bulk.shared_ingests import SharedIngests
 from lance_flight.catalog.roots.directory import PUBLIC, TemporaryTables
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown
@@ -81,6 +82,7 @@ class Session:
     sql_transaction: bytes | None = None
     commit_failed: bool = False
     temporary: TemporaryTables = field(default_factory=TemporaryTables)
+    shared: SharedIngests = field(default_factory=SharedIngests)
     is_introduced: bool = False
     reads_only: bool = False
     told: SessionState = field(default_factory=SessionState)
@@ -96,11 +98,12 @@ class Session:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """State that no other server has: open transactions, and temporary tables; in words for an error."""
+        """State that no other server has: open transactions, temporary tables and shared ingests; in words for an error."""
         kept = {
             BEGUN: self.sql_transaction is not None,
             "an open transaction": self.sql_transaction is None and bool(self.open),
             "temporary tables": self.temporary.has_begun,
+            "a shared ingest": self.shared.has_begun,
         }
         return tuple(name for name, is_kept in kept.items() if is_kept)
 

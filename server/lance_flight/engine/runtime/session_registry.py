@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 
+from lance_flight.catalog.bulk.shared_ingests import SharedIngests
 from lance_flight.catalog.roots.directory import Root, TemporaryTables
 from lance_flight.engine.runtime.client_sessions import (
     KeptSessions,
@@ -132,6 +133,7 @@ class SessionRegistry:
                     id=new_session_id(),
                     open={},
                     temporary=TemporaryTables(),
+                    shared=SharedIngests(),
                     is_introduced=True,
                     origin=offered,
                 )
@@ -140,7 +142,7 @@ class SessionRegistry:
     def close(self, session: Session, *, is_own: bool) -> None:
         """End a session, so that nothing finds it any longer.
 
-        If they are its own, its transactions are rolled back, and its temporary tables removed.
+        If they are its own, its transactions are rolled back, and its temporary tables and shared ingests removed.
         """
         ended = (session, session.origin)
         with self._lock:
@@ -154,6 +156,7 @@ class SessionRegistry:
                 self.end(transaction_id, commit=False)
         if is_own:
             session.temporary.close()
+            session.shared.close()
 
     def begin(self, session: Session) -> bytes:
         """Begin a transaction of the driver and return its id; raise `InvalidTransactionState` inside one that SQL has begun."""
@@ -325,7 +328,7 @@ class SessionRegistry:
     def roll_back_open(self) -> int:
         """Roll back every open transaction without a running statement, and return their number.
 
-        It is the end of all sessions: their temporary tables are removed.
+        It is the end of all sessions: their temporary tables and shared ingests are removed.
         """
         with self._lock:
             open_ = list(self._open.values())
@@ -333,6 +336,7 @@ class SessionRegistry:
         count = sum(transaction.roll_back_idle("the server was stopped") for transaction in open_)
         for session in sessions:
             session.temporary.close()
+            session.shared.close()
         return count
 
     @property

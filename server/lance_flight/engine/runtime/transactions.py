@@ -134,6 +134,11 @@ class SqlTransaction:
             self.holds.append(table.hold(self._snapshots[place], is_newest=True))
         return self._snapshots[place]
 
+    def read_at(self, table: Table, snapshot: Snapshot, lease: SnapshotLease) -> None:
+        """Read and change a table, which was not read before, on top of an earlier snapshot: changes since then conflict."""
+        self._snapshots[table.place] = snapshot
+        self.holds.append(lease)
+
     def step(self, table: Table) -> int | None:
         """Return the number of the transaction's statements that `snapshot` reflects, if it has changed the table; None otherwise."""
         return self._inner.step if self._inner is not None and self._writes(table) else None

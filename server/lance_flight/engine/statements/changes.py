@@ -9,7 +9,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import Watch
+from lance_flight.catalog.bulk.shared_ingests import SharedIngests
 from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
+from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.policies.restrictions import RowPolicy
@@ -27,7 +29,7 @@ class Changes:
     """Context of a changing statement, executed once for each row of `parameters`, or once without any, atomically together.
 
     Without a `transaction` the statement is one of its own. `access` restricts the rows that may be written. What is made among `temporary`
-    tables, and what drops one, takes effect at once. `watch` is told of the progress of long work.
+    tables, and what drops one, takes effect at once. `watch` is told of the progress of long work. `shared` returns the shared ingests of the session.
     """
 
     root: Root
@@ -39,6 +41,7 @@ class Changes:
     access: Access = UNLIMITED
     temporary: TemporaryTables | None = None
     watch: Watch | None = None
+    shared: Callable[[], SharedIngests] = SharedIngests
     returned: ReturnedRows | None = None
     """Rows that RETURNING asks for, as far as they were written."""
 
@@ -75,6 +78,16 @@ class Changes:
         """Refuse a statement inside a transaction; `what` begins the message."""
         if self.transaction is not None:
             raise Unsupported(f"{what} inside a transaction; commit first")
+
+
+def shared_ingests(scope: Scope) -> SharedIngests:
+    """Return the shared ingests of a session; raise `Unsupported` if it is not bound to one client."""
+    if scope.session is None or scope.own_tables is None:
+        raise Unsupported(
+            "a shared ingest needs a session that is its client's alone: by a cookie, by the token of a Handshake, or by a"
+            " connection that began with GetSqlInfo"
+        )
+    return scope.session.shared
 
 
 def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:

@@ -34,7 +34,7 @@ from lance_flight.engine.statements.kill import Kill
 from lance_flight.engine.statements.kinds import Statement
 from lance_flight.engine.statements.maintenance import OPERATION_STATEMENTS
 from lance_flight.engine.statements.queries import Query, SubstraitPlan, Summarize
-from lance_flight.engine.statements.row_changes import Delete, Merge, Truncate, Update
+from lance_flight.engine.statements.row_changes import CommitWrite, Delete, Merge, Truncate, Update
 from lance_flight.engine.statements.schemas import CreateSchema, DropSchema
 from lance_flight.engine.statements.settings import SetOption
 from lance_flight.engine.statements.show import (
@@ -97,5 +97,6 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Delete,
     Merge,
     Truncate,
+    CommitWrite,
     *OPERATION_STATEMENTS,
 )

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.commits.once import CommitToken, Once, StreamBatch, checked_id, checked_stream
 from lance_flight.catalog.roots.directory import Table, TableName
+from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
 from lance_flight.engine.query.policies.restrictions import RowPolicy
-from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.statements.kinds import REMOVING, ReturningStatement, TableStatement
+from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.default_values import with_defaults
 from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
 from lance_flight.engine.writes.row_changes import (
@@ -48,7 +54,7 @@ from lance_flight.engine.writes.row_changes import (
     where,
     with_default_values,
 )
-from lance_flight.engine.writes.writable_tables import WritableTable
+from lance_flight.engine.writes.writable_tables import Find, WritableTable
 from lance_flight.errors import NotFound, SqlError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 
@@ -502,6 +508,135 @@ def _by_position(columns: Sequence[str], values: Sequence[str]) -> tuple[Assignm
             f"{len(values)} values for {len(columns)} columns ({', '.join(columns)}) in the INSERT of a MERGE"
         )
     return unique([Assignment(*pair) for pair in zip(columns, values, strict=True)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWrite(TargetChange):
+    """COMMIT WRITE 'name' INTO t [VERSION n] PARTS ('part', …) [ONCE 'id' [BATCH n [QUERY 'q']]] and how it replaces rows.
+
+    That is [OVERWRITE PARTITIONS | REPLACING [WHERE …] | READING [WHERE …]]. It makes parts of a shared ingest visible, on top of the version that this began with: in place of the rows that fulfil the condition
+    there, or beside rows that were compared with them. It fails where these have changed since. With ONCE it is a commit with an id, or a
+    batch of a stream of that name, which the table has once.
+    """
+
+    forms = ("COMMIT WRITE",)
+
+    name: str
+    target: Target
+    version: int | None
+    parts: tuple[str, ...]
+    once: Callable[[int], Once] | None
+    replaces: Replaces
+    where: Where
+    returning: Returning | None = None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> CommitWrite:
+        name = cursor.string("the name of a shared ingest")
+        cursor.expect("INTO")
+        into = references.table(cursor)
+        version = cursor.number("a version") if cursor.accept("VERSION") else None
+        cursor.expect("PARTS", "(")
+        parts = []
+        while not cursor.accept(")"):
+            parts.append(cursor.string("the name of a part"))
+            if not cursor.peek(")"):
+                cursor.expect(",")
+        once = _read_once(cursor) if cursor.accept("ONCE") else None
+        replaces = next((kind for words, kind in _REPLACED.items() if cursor.accept(*words)), Replaces.NOTHING)
+        found = where(cursor) if replaces in _FINDING else Where(None)
+        return cls(
+            name=name,
+            target=Target(table=into, alias=into.name),
+            version=version,
+            parts=tuple(parts),
+            once=once,
+            replaces=replaces,
+            where=found,
+        )
+
+    @property
+    def target_name(self) -> TableName:
+        return table_name(self.target.table)
+
+    @property
+    def writing(self) -> frozenset[Privilege]:
+        return OVERWRITING if self.replaces is Replaces.PARTITIONS else frozenset({Privilege.INSERT})
+
+    def run(self, changes: Changes) -> int:
+        if changes.transaction is not None:
+            return self.apply(changes, changes.transaction)
+        # The files go with a commit that fails.
+        work, is_serializable = partial(self.apply, changes), self.replaces is not Replaces.NOTHING
+        return autocommit(changes.root, work, changes.cancellation, serializable=is_serializable, policy=ONCE)
+
+    def change(
+        self,
+        table: Table,
+        transaction: SqlTransaction,
+        changes: Changes,
+        policy: RowPolicy,
+        parameters: pa.RecordBatch | None,
+    ) -> int:
+        ingests = changes.shared()
+        if not self.parts:
+            ingests.find(self.name, table, self.version)
+        ingest = ingests.take(self.name, table)
+        files = ingest.updates(self.parts)
+        if transaction.is_draft(table):
+            ingest.shared.commit(files, evaluate)
+            return sum(part.rows for part in files)
+        if transaction.explicit:
+            ingest.discard()
+            changes.check_alone("COMMIT WRITE into a table that the transaction has not made,")
+        writable = WritableTable(table, transaction, policy)
+        try:
+            transaction.read_at(table, ingest.snapshot, ingest.lease)
+            inner = transaction.writing(table)
+            ingest.shared.age(inner)
+            if self.once is not None:
+                inner.once = self.once(sum(part.rows for part in files))
+            if self.replaces is Replaces.PARTITIONS:
+                return writable.overwrite_by(files)
+            if self.replaces is Replaces.NOTHING:
+                return writable.take(files)
+            if self.replaces is Replaces.NOTHING_OF_READ:
+                deque(self._find(transaction, changes, frozenset())(writable.columns), maxlen=0)
+                return writable.take(files)
+            if self.where.condition is None:
+                # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
+                inner.read(ingest.snapshot.table_ids)
+            return writable.take(files, self._find(transaction, changes, frozenset({Privilege.DELETE})))
+        except BaseException:
+            ingest.discard()
+            raise
+
+    def _find(self, transaction: SqlTransaction, changes: Changes, changing: frozenset[Privilege]) -> Find:
+        """Return the search for the rows that fulfil the condition, which the transaction has read then."""
+        finding = Delete(target=self.target, where=self.where)
+        session = changes.new_session(transaction, self.target_name, changing)
+        return partial(RowDelta, session, finding, finding.query_in(session), None)
+
+
+def _read_once(cursor: Cursor) -> Callable[[int], Once]:
+    """Read an id, or a stream's batch; return what is remembered of a commit of so many rows."""
+    name = cursor.string("an id")
+    if not cursor.accept("BATCH"):
+        return partial(CommitToken.now, checked_id(name))
+    number = cursor.number("the number of a batch")
+    query = cursor.string("the id of a query") if cursor.accept("QUERY") else None
+    stream = checked_stream(name)
+    return lambda rows: StreamBatch.now(stream, number, query=query, rows=rows)
+
+
+_REPLACED: Mapping[tuple[str, ...], Replaces] = MappingProxyType(
+    {
+        ("OVERWRITE", "PARTITIONS"): Replaces.PARTITIONS,
+        ("REPLACING",): Replaces.READ,
+        ("READING",): Replaces.NOTHING_OF_READ,
+    }
+)
+_FINDING = frozenset({Replaces.READ, Replaces.NOTHING_OF_READ})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.backend_values import IfExists
+from lance_flight.catalog.bulk.shared_ingests import SharedIngest, SharedIngests
 from lance_flight.catalog.bulk.shared_writes import Replaces
-from lance_flight.catalog.commits.once import CommitToken, checked_id, named_commit
+from lance_flight.catalog.commits.once import CommitToken, checked_id, checked_name, named_commit
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
@@ -97,6 +98,7 @@ PLAIN = TableProperties()
 
 
 OVERWRITE, COMMIT_ID = "overwrite", "commit_id"
+SHARED, PART, VERSION = "shared", "part", "version"
 _OVERWRITES: Mapping[str, Replaces] = MappingProxyType(
     {"nothing": Replaces.NOTHING, "partitions": Replaces.PARTITIONS, "table": Replaces.TABLE}
 )
@@ -104,11 +106,12 @@ _OVERWRITES: Mapping[str, Replaces] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """Options of one ingest; `overwrites` are the rows of an existing table that make room for them."""
+    """Options of one ingest; `overwrites` are the rows of an existing table that make room for them, `part` is set of a shared ingest."""
 
     properties: TableProperties = PLAIN
     overwrites: Replaces = Replaces.NOTHING
     commit_id: str | None = None
+    part: SharedPart | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -118,12 +121,14 @@ class IngestOptions:
         <Replaces.TABLE: 'table'>
         """
         rest = dict(options)
+        if SHARED in rest:
+            return cls(part=SharedPart.of(rest))
         fields, overwrite, commit_id = (rest.pop(name, None) for name in (PARTITION_BY, OVERWRITE, COMMIT_ID))
         if overwrite is not None and overwrite not in _OVERWRITES:
             raise InvalidInput(f"{OVERWRITE} is {overwrite!r}; expected {', '.join(_OVERWRITES)}")
         return cls(
             properties=TableProperties.by(fields).with_options(
-                rest, known=(PARTITION_BY, *OPTIONS, OVERWRITE, COMMIT_ID)
+                rest, known=(PARTITION_BY, *OPTIONS, OVERWRITE, COMMIT_ID, SHARED)
             ),
             overwrites=_OVERWRITES[overwrite or "nothing"],
             commit_id=None if commit_id is None else checked_id(commit_id),
@@ -131,6 +136,69 @@ class IngestOptions:
 
 
 APPENDED = IngestOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPart:
+    """Place of rows in a shared ingest, on top of a version of the table (None: the newest)."""
+
+    ingest: str
+    name: str
+    version: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Read the options of a client; `InvalidInput` for others than those of a shared ingest."""
+        unknown = options.keys() - {SHARED, PART, VERSION}
+        version = options.get(VERSION)
+        if unknown or PART not in options:
+            raise InvalidInput(
+                f"a shared ingest with the options {', '.join(sorted(options))}; expected {SHARED}, {PART} and perhaps {VERSION}"
+            )
+        if version is not None and not version.isdecimal():
+            raise InvalidInput(f"{VERSION} of a shared ingest is {version!r}; expected the number of a version")
+        return cls(
+            ingest=checked_name(SHARED, options[SHARED]),
+            name=checked_name(PART, options[PART]),
+            version=None if version is None else int(version),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfIngest:
+    """Part `name` of a shared ingest whose rows are about to come, restricted by a policy on the written rows."""
+
+    name: str
+    shared: SharedIngest
+    policy: RowPolicy
+
+    @classmethod
+    def begin(
+        cls,
+        tables: Root | SqlTransaction,
+        table: TableName,
+        columns: pa.Schema,
+        part: SharedPart,
+        ingests: SharedIngests,
+        *,
+        policy: RowPolicy,
+    ) -> Self:
+        """Find the table, and the shared ingest, which its first part begins; `SchemaError` for columns that do not fit."""
+        check_schema(columns)
+        found = tables.read(table, lambda found: found)
+        if not found.is_partitioned:
+            policy.check_unpartitioned()
+        shared = ingests.find(part.ingest, found, part.version)
+        schema = shared.snapshot.schema
+        rows.fit(columns, schema.plain, what=f"rows for table {table.name!r}", defaults=schema.defaults)
+        return cls(part.name, shared, policy)
+
+    def store(self, batches: Iterable[pa.RecordBatch], check: Callable[[], None]) -> int:
+        """Store the rows, which COMMIT WRITE makes visible, and return their number; `check` ends that by an error."""
+        stored, schema = _Stored(_tables(batches)), self.shared.snapshot.schema
+        allowed = self.policy.check_rows(stored.counted(), schema.plain, schema.defaults)
+        self.shared.write(self.name, allowed, evaluate, check)
+        return stored.count
 
 
 LOOKED_AT_BYTES = 64 << 20
@@ -385,19 +453,20 @@ class _Stored:
         """Add the rows to the changes of a transaction, and return their number."""
         writable = WritableTable(table, transaction, policy)
         if self.overwrites is Replaces.NOTHING:
-            writable.append(self._count_rows())
+            writable.append(self.counted())
         else:
-            writable.overwrite(self._count_rows(), whole=self.overwrites is Replaces.TABLE)
+            writable.overwrite(self.counted(), whole=self.overwrites is Replaces.TABLE)
         if self.commit_id is not None:
             transaction.writing(table).once = CommitToken.now(self.commit_id, self.count)
         return self.count
 
-    def _count_rows(self) -> Iterator[pa.Table]:
+    def counted(self) -> Iterator[pa.Table]:
+        """Yield the rows and count them."""
         for rows_of_table in self.data:
             self.count += rows_of_table.num_rows
             yield rows_of_table
 
 
-def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    for batch in reader:
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
         yield pa.Table.from_batches([batch])

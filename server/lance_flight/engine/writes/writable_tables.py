@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows, rows_removed
-from lance_flight.catalog.commits.transaction import Transaction, removed_rows
+from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.restrictions import EVERY_ROW, RowPolicy
@@ -62,12 +63,22 @@ class WritableTable:
 
     def overwrite(self, data: Iterable[pa.Table], *, whole: bool = False) -> int:
         """Replace the rows of the partitions that the data falls into, or all rows of a plain table, or of the `whole` table."""
-        table, inner = self.table, self._writing()
-        self.policy.check_whole_partitions(inner.snapshot)
-        # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
-        self.policy.visible(inner.snapshot)
+        inner = self._writing()
         come = self._check_allowed(inner.snapshot, data)
-        written = table.write_files(inner.snapshot, come, evaluate, check=self.transaction.check)
+        self._check_overwritten(inner.snapshot)
+        return self.overwrite_by(
+            self.table.write_files(inner.snapshot, come, evaluate, check=self.transaction.check), whole=whole
+        )
+
+    def _check_overwritten(self, snapshot: Snapshot) -> None:
+        self.policy.check_whole_partitions(snapshot)
+        # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
+        self.policy.visible(snapshot)
+
+    def overwrite_by(self, written: Sequence[TableUpdate], *, whole: bool = False) -> int:
+        """Replace rows as `overwrite` does, by rows that are in files already."""
+        table, inner = self.table, self._writing()
+        self._check_overwritten(inner.snapshot)
         count = sum(edit.rows for edit in written)
         with table.discarding(inner.snapshot, written):
             room = (
@@ -81,6 +92,21 @@ class WritableTable:
             inner.read(inner.snapshot.table_ids)
         what = "the table" if whole else f"{len(written)} partitions"
         inner.add(combine_edits([*room, *written]), f"overwrite {what} with {count} rows in place of {gone}")
+        return count + gone
+
+    def take(self, files: Sequence[TableUpdate], find: Find | None = None) -> int:
+        """Add rows that are in files already, in place of those that a query finds; return the number of both."""
+        inner = self._writing()
+        count, gone, did = sum(edit.rows for edit in files), 0, "append"
+        edits = combine_edits(files)
+        if find is not None:
+            changes = find(self.columns)
+            deque(changes, maxlen=0)
+            room = rows_removed(self.table.store, inner.snapshot, changes.by_table)
+            edits, gone, did = combine_edits([*room, *files]), removed_rows(room), "write"
+        if edits:
+            replaced = f" in place of {gone}" * (find is not None)
+            inner.add(edits, f"{did} {count} rows{replaced} in {len(edits)} partitions")
         return count + gone
 
     def truncate(self) -> int:
