@@ -91,14 +91,14 @@ BODIES = [
     pytest.param(json.dumps({"sql": "SELECT 1", "before": ["SELECT 1"] * 51}), id="more statements than one runs"),
     pytest.param('{"sql": "SELECT $1", "parameters": {"1": 1}}', id="a parameter that is no text"),
     pytest.param('{"sql": "SELECT $1", "parameters": ["1"]}', id="parameters without names"),
+    pytest.param('{"sql": "SELECT 1", "view": ["plan"]}', id="no view that there is"),
     pytest.param(json.dumps({"sql": "SELECT $1", "parameters": {"1": "9" * 400}}), id="more digits than a number has"),
 ]
 
 
-@pytest.mark.parametrize("path", ["/query", "/plan"])
 @pytest.mark.parametrize("body", BODIES)
-def test_a_wrong_body_is_refused(client: Client, path: str, body: str) -> None:
-    status, headers, text = client.call(path, "POST", body)
+def test_a_wrong_body_is_refused(client: Client, body: str) -> None:
+    status, headers, text = client.call("/query", "POST", body)
     assert (status, headers["content-type"]) == (400, "application/json"), text
 
 
@@ -160,7 +160,9 @@ def test_nothing_is_changed_by_any_way_without_writes(client: Client, server: Se
     assert client.call(f"/query/{said['id']}.csv")[0] in {400, 502}
     ended(client, "SELECT 1", before=[sql], writes=True)
     assert "reads only" in client.call("/operations/public/words/vacuum", "POST", "")[2]
-    client.call("/plan", "POST", json.dumps({"sql": sql}))
+    for view in ("plan", "measure"):
+        explained = ended(client, sql, view=view, writes=True)
+        assert (client.call(f"/query/{explained['id']}/plan")[0] == 200) == (explained["error"] is None)
     assert server.value("SELECT count(*) FROM words") == 2
 
 

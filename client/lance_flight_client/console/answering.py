@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from lance_flight_client.console import tables
 from lance_flight_client.console.access import CHANGE_HEADER, MOST_REQUESTS, Login, Logins
-from lance_flight_client.console.queries import ConsoleQuery
+from lance_flight_client.console.queries import VIEWS, ConsoleQuery, explained
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable
 from lance_flight_client.errors import ServerError
@@ -186,8 +186,15 @@ async def query_of(request: Request) -> ConsoleQuery:
         raise InvalidRequest("there is no SQL")
     if not isinstance(parameters, dict) or not all(_is_text(name) for name in parameters):
         raise InvalidRequest("the parameters are no values by name")
+    sql, view = given["sql"], given.get("view")
+    if view is not None and (not isinstance(view, str) or view not in VIEWS):
+        raise InvalidRequest(f"the view is {str(view)[:40]!r}; expected one of {', '.join(VIEWS)}")
     return ConsoleQuery(
-        given["sql"], writes=given.get("writes") is True, before=before, parameters=_parameters(parameters)
+        sql if view is None else explained(sql, view),
+        writes=view is None and given.get("writes") is True,
+        before=before,
+        parameters=_parameters(parameters),
+        view=view,
     )
 
 

@@ -48,7 +48,7 @@ from lance_flight_client.console.layouts import MOST_PARTITIONS as MOST_LAID_OUT
 from lance_flight_client.console.layouts import CountedLayout, candidates, fields_of_text, partitions_under
 from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
 from lance_flight_client.console.partitions import address_of_rows, details_of, fields_of_spec
-from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, plan_of
+from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, operators_of, plan_of, slowest
 from lance_flight_client.console.searching import SearchForm, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleSnapshot, ConsoleTable, fields_of, list_rows
@@ -366,20 +366,6 @@ async def begin_query(request: Request) -> Response:
         return pages.problem(request, 429, str(exc))
 
 
-async def plan(request: Request) -> Response:
-    """Return the plan of a query: its tables with their maps, the reasons, and the operators."""
-    try:
-        request.scope["state"]["sql"] = (await query_of(request)).sql
-    except InvalidRequest as exc:
-        return pages_of(request).problem(request, 400, str(exc))
-    return await run_in_threadpool(_show_plan, request)
-
-
-@page
-def _show_plan(request: Request, server: ConsoleServer) -> Response:
-    return show(request, "plan.html", fills=None, plan=plan_of(server, request.scope["state"]["sql"]))
-
-
 @page
 def query_state(request: Request, server: ConsoleServer) -> Response:
     """Return the rows of a query beyond those that the page has."""
@@ -387,6 +373,25 @@ def query_state(request: Request, server: ConsoleServer) -> Response:
     if query is None:
         return _no_query(request)
     return JSONResponse(query.state(whole_number(request, "after") or 0))
+
+
+@page
+def query_operators(request: Request, server: ConsoleServer) -> Response:
+    """Return the operators of a query that is measured, as far as they have come."""
+    query = _query(request)
+    if query is None:
+        return _no_query(request)
+    roots = operators_of(server, query)
+    return show(request, "operators.html", roots=roots, slowest=slowest(roots))
+
+
+@page
+def query_plan(request: Request, server: ConsoleServer) -> Response:
+    """Return the plan that a query has explained: its tables with their maps, the reasons, and the operators."""
+    query = _query(request)
+    if query is None or query.view is None or query.error or query.seconds is None:
+        return _no_query(request)
+    return show(request, "plan.html", fills=None, plan=plan_of(server, query))
 
 
 @page

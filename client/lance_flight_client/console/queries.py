@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from lance_flight_client.console.partition_grid import PartitionGrid
 from lance_flight_client.console.server import ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
 from lance_flight_client.errors import ServerError
+from lance_flight_client.parameters import text_literal
 from lance_flight_client.values import texts
 
 MOST_QUERIES = 10
@@ -46,12 +47,17 @@ class TooManyQueries(Exception):
 
 @dataclass(slots=True)
 class ConsoleQuery:
-    """A query that runs, or has ended; its rows as texts. It may change tables only with `writes`, where the console may."""
+    """A query that runs, or has ended; its rows as texts. It may change tables only with `writes`, where the console may.
+
+    One with a `view` explains a query; of one that is measured the `session` tells what its operators do.
+    """
 
     sql: str
     writes: bool = False
     before: Sequence[str] = ()
     parameters: pa.RecordBatch | None = None
+    view: str | None = None
+    session: str | None = None
     ended: list[dict[str, int | None]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     columns: list[dict[str, str]] | None = None
@@ -99,6 +105,7 @@ class ConsoleQuery:
             writes=writes,
             parameters=self.parameters,
             before=self.before,
+            session=self._finds_session if self.view == "measure" and begins else None,
             ended=lambda rows, affected: self.ended.append({"rows": rows, "affected": affected}) if begins else None,
         )
 
@@ -118,6 +125,10 @@ class ConsoleQuery:
                 "seconds": time.monotonic() - self.began if self.seconds is None else self.seconds,
             }
 
+    def texts(self) -> list[tuple[str, str]]:
+        """Return the rows of an EXPLAIN: kinds and texts, in full."""
+        return [(kind or "", self.value(place, 1) or text or "") for place, (kind, text) in enumerate(self.rows)]
+
     def value(self, row: int, column: int) -> str | None:
         """Return a value in full that a row shows cut; None where it was not kept."""
         return self._long.get((row, column))
@@ -133,6 +144,9 @@ class ConsoleQuery:
         self._cancel = cancel
         if self._is_cancelled:
             raise ServerError("cancelled")
+
+    def _finds_session(self, session: str) -> None:
+        self.session = session
 
     def _take(self, batch: pa.RecordBatch, most: int) -> bool:
         """Add rows, as far as they are shown, and return whether more are wanted."""
@@ -221,13 +235,17 @@ class ConsoleQueries:
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(VERBOSE\s+)?", re.IGNORECASE)
+VIEWS = {"plan": "EXPLAIN ", "measure": "EXPLAIN ANALYZE "}
+"""What the editor shows of a query in place of its rows, and the words that ask for it."""
 _SCAN = re.compile(r"^\s*TableScan: (?P<name>.+?)(@(?P<at>[^@ ]+))?(?= projection=|, |$)", re.MULTILINE)
 _REPORT = re.compile(r"partitions: \d+ / \d+  table (?P<name>.+), snapshot \d+")
 _TREES = {"operators": "Operators, as they ran", "physical_plan": "Operators", "logical_plan": "Logical plan"}
 _PROJECTION = re.compile(r"projection=\[(.*?)\](?=, |$)", re.MULTILINE)
-_MEASURED = re.compile(r"  \[rows: (?P<rows>\d+), seconds: (?P<seconds>[\d.]+)(, plans: (?P<plans>\d+))?\]$")
+_MEASURED = re.compile(
+    r"  \[rows: (?P<rows>\d+), seconds: (?P<seconds>[\d.]+)(, partitions: (?P<read>\d+) / (?P<of>\d+))?"
+    r"(, plans: (?P<plans>\d+))?\]$"
+)
 _COUNT = re.compile(r"partitions: (\d+) / (\d+)")
-_READ = re.compile(r"(\d+) of (.+?)(?=, \d+ of |$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +258,12 @@ class PlanNode:
     rows: int | None = None
     seconds: float | None = None
     scanned: str = ""
+
+    @classmethod
+    def of(cls, text: str, *, plans: int = 1, **counts: Any) -> PlanNode:
+        """Return the operator that a line of a plan says, for so many like plans."""
+        name, _, details = text.partition(":")
+        return cls(name, details.strip() + (f" ({plans} plans)" if plans > 1 else ""), **counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +286,44 @@ class ConsolePlan:
     @property
     def slowest(self) -> float:
         """The seconds of the operator that computed longest."""
-        return max((node.seconds or 0.0 for roots in self.trees.values() for node in _walk(roots)), default=0.0)
+        return slowest([node for roots in self.trees.values() for node in roots])
 
 
-def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
-    """Plan a query, which only EXPLAIN ANALYZE runs; `ServerError` where it cannot be planned."""
-    explained = _EXPLAIN.match(sql)
-    query = sql[explained.end() if explained else 0 :]
-    asked = f"EXPLAIN {(explained and explained[1]) or ''}{query}"
-    parts = [(row["plan_type"], row["plan"]) for row in server.rows(asked).to_pylist()]
+def explained(sql: str, view: str) -> str:
+    """Return the statement that shows a view of a query, which may begin with EXPLAIN already.
+
+    >>> explained("explain SELECT 1", "measure")
+    'EXPLAIN ANALYZE SELECT 1'
+    """
+    return VIEWS[view] + _EXPLAIN.sub("", sql, count=1)
+
+
+def operators_of(server: ConsoleServer, query: ConsoleQuery) -> list[PlanNode]:
+    """Return the operators of a query that is measured, as far as they have come; none before it begins and after its end."""
+    if query.session is None:
+        return []
+    rows = server.rows(
+        "SELECT depth, operator, plans, rows, seconds, table_name, partitions_scanned, partitions_total"
+        f" FROM system.operators WHERE session = {text_literal(query.session)} ORDER BY number"
+    )
+    return _tree(
+        (
+            row["depth"],
+            PlanNode.of(
+                row["operator"],
+                rows=row["rows"],
+                seconds=row["seconds"],
+                plans=row["plans"],
+                scanned=_scanned(row["partitions_scanned"], row["partitions_total"], row["table_name"]),
+            ),
+        )
+        for row in rows.to_pylist()
+    )
+
+
+def plan_of(server: ConsoleServer, explanation: ConsoleQuery) -> ConsolePlan:
+    """Return the plan that a query has explained."""
+    query, parts = _EXPLAIN.sub("", explanation.sql, count=1), explanation.texts()
     logical = "\n".join(text for kind, text in parts if kind == "logical_plan")
     reasons = [text for kind, text in parts if kind == "partitions"]
     known = {table.label: table for table in tables_of(server)}
@@ -278,7 +331,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     tables = [
         ScannedTable(
             name if at is None else f"{name}@{at}",
-            _grid_of(server, known[name], at, query),
+            _grid_of(server, known[name], at, replace(explanation, sql=query)),
             _about(known[name], reasons),
         )
         for name, at in sorted(scanned, key=lambda pair: (pair[0], pair[1] or ""))
@@ -286,7 +339,7 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     ]
     said = {line for table in tables for line in table.reasons}
     notes = [text for kind, text in parts if kind not in _TREES and text not in said]
-    scans = _scans(logical, reasons, "".join(text for kind, text in parts if kind == "analyze"))
+    scans = _scans(logical, reasons)
     trees = {
         title: tree_of("\n".join(text for found, text in parts if found == kind), scans)
         for kind, title in _TREES.items()
@@ -294,18 +347,18 @@ def plan_of(server: ConsoleServer, sql: str) -> ConsolePlan:
     return ConsolePlan(tables, trees, notes)
 
 
-def _scans(logical: str, reasons: Sequence[str], analyzed: str) -> dict[str, str]:
-    """Return what scans leave out and read, by the columns that they read: those of one table alone, which is scanned once."""
+def _scanned(read: object, of: object, name: str | None) -> str:
+    return "" if of is None else f"{read} of {of} partitions" + (f" of {name}" if name else "")
+
+
+def _scans(logical: str, reasons: Sequence[str]) -> dict[str, str]:
+    """Return what scans leave out, by the columns that they read: those of one table alone, which is scanned once."""
     counts = {match["name"]: _COUNT.match(text) for text in reasons if (match := _REPORT.match(text))}
-    read = next((line for line in analyzed.splitlines() if line.startswith("rows read: ")), "").removeprefix(
-        "rows read: "
-    )
-    rows = {name: f", {int(count):,} rows read" for count, name in _READ.findall(read)}
     lines = [(found["name"].rpartition(".")[2], line) for line in logical.splitlines() if (found := _SCAN.match(line))]
     columns = [(name, match[1]) for name, line in lines if (match := _PROJECTION.search(line))]
     names, projections = Counter(name for name, _ in lines), Counter(projection for _, projection in columns)
     return {
-        projection: f"{count[1]} of {count[2]} partitions of {name}{rows.get(name, '')}"
+        projection: _scanned(count[1], count[2], name)
         for name, projection in columns
         if names[name] == projections[projection] == 1 and (count := counts.get(name))
     }
@@ -316,10 +369,12 @@ def _about(table: ConsoleTable, reasons: Sequence[str]) -> list[str]:
     return [text for text in reasons if (match := _REPORT.match(text)) and match["name"] == table.name]
 
 
-def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: str) -> PartitionGrid | None:
+def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: ConsoleQuery) -> PartitionGrid | None:
     scanned = table if at is None else replace(table, name=f"{table.name}@{at}")
     try:
-        read = server.rows(f"SHOW PARTITIONS {scanned.sql()} READ BY QUERY {query}")["object_id"].to_pylist()
+        asked = replace(query, sql=f"SHOW PARTITIONS {scanned.sql()} READ BY QUERY {query.sql}")
+        with asked.answer(server, writes=False) as answer:
+            read = [each for batch in answer.batches for each in batch.column("object_id").to_pylist()]
         partitions = (
             partitions_at(server, table, snapshot_of(server, table))
             if at is None
@@ -330,11 +385,9 @@ def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: 
     return PartitionGrid.of(newest_spec(partitions), read=frozenset(read)) if partitions.num_rows else None
 
 
-def _walk(roots: Sequence[PlanNode]) -> Iterator[PlanNode]:
-    waiting = list(roots)
-    while waiting:
-        yield (node := waiting.pop())
-        waiting += node.inputs
+def slowest(roots: Sequence[PlanNode]) -> float:
+    """Return the seconds of the operator that computed longest."""
+    return max((max(node.seconds or 0.0, slowest(node.inputs)) for node in roots), default=0.0)
 
 
 def tree_of(text: str, scans: Mapping[str, str] = MappingProxyType({})) -> list[PlanNode]:
@@ -344,20 +397,33 @@ def tree_of(text: str, scans: Mapping[str, str] = MappingProxyType({})) -> list[
     >>> node.name, node.details, node.rows, node.seconds, node.inputs[0].scanned
     ('Filter', 'a', 2, 0.5, '1 of 3 partitions of t')
     """
+    return _tree(_nodes(text, scans))
+
+
+def _nodes(text: str, scans: Mapping[str, str]) -> Iterator[tuple[int, PlanNode]]:
+    for line in filter(str.strip, text.splitlines()):
+        measured = _MEASURED.search(line)
+        shown = line[: measured.start()] if measured else line
+        name = shown.partition(":")[0].strip()
+        projection = _PROJECTION.search(shown) if "Scan" in name or name == "DatasetExec" else None
+        scanned = scans.get(projection[1], "") if projection else ""
+        yield (
+            len(line) - len(line.lstrip()),
+            PlanNode.of(
+                shown.strip(),
+                rows=int(measured["rows"]) if measured else None,
+                seconds=float(measured["seconds"]) if measured else None,
+                plans=int(measured["plans"] or 1) if measured else 1,
+                scanned=scanned or (_scanned(measured["read"], measured["of"], None) if measured else ""),
+            ),
+        )
+
+
+def _tree(nodes: Iterable[tuple[int, PlanNode]]) -> list[PlanNode]:
+    """Return the roots of nodes with their depths, each before those that it reads from."""
     roots: list[PlanNode] = []
     path: list[tuple[int, PlanNode]] = []
-    for line in filter(str.strip, text.splitlines()):
-        depth = len(line) - len(line.lstrip())
-        measured = _MEASURED.search(line)
-        name, _, details = (line[: measured.start()] if measured else line).strip().partition(":")
-        projection = _PROJECTION.search(details) if "Scan" in name or name == "DatasetExec" else None
-        node = PlanNode(
-            name,
-            details.strip() + (f" ({measured['plans']} plans)" if measured and measured["plans"] else ""),
-            rows=int(measured["rows"]) if measured else None,
-            seconds=float(measured["seconds"]) if measured else None,
-            scanned=scans.get(projection[1], "") if projection else "",
-        )
+    for depth, node in nodes:
         path = [(above, parent) for above, parent in path if above < depth]
         (path[-1][1].inputs if path else roots).append(node)
         path.append((depth, node))

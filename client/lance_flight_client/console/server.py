@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -95,17 +96,20 @@ class ConsoleServer:
         writes: bool | None = None,
         parameters: pa.RecordBatch | None = None,
         before: Sequence[str] = (),
+        session: Callable[[str], None] | None = None,
         ended: Callable[[int | None, int], None] = lambda _rows, _affected: None,
     ) -> Iterator[StatementAnswer]:
         """Run a statement of a user in a session of its own, so that no SET or BEGIN reaches another one.
 
         Its rows come as they are read; `begins` is given what cancels it. `writes` says whether it may change anything (None: as
         the console may). Statements `before` it run first, in the same session; `ended` is given the rows of each (None: it has
-        none) and how many it affected.
+        none) and how many it affected. `session` is given the id of the session before anything runs.
         """
         try:
             connection = self._begun(writes=self.writes if writes is None else writes and self.writes)
             try:
+                if session is not None:
+                    session(_session_of(connection))
                 for earlier in before:
                     with run_statement(connection, earlier, begins) as answer:
                         rows = sum(batch.num_rows for batch in answer.batches)
@@ -163,6 +167,13 @@ class ConsoleServer:
             made.close()
             raise
         return made
+
+
+def _session_of(connection: Any) -> str:
+    """Return the id of a connection's session, where a query finds itself by a word of its own."""
+    word = secrets.token_hex(8)
+    found = query(connection, f"{OWN}SELECT session FROM system.queries WHERE sql LIKE '%{word}%' LIMIT 1")
+    return str(found["session"][0].as_py())
 
 
 def _plain(error: ServerError) -> ServerError:

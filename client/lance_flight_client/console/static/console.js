@@ -1,6 +1,7 @@
 // The editor's queries, maps that are too large for SVG, and keys. Everything that a server says is shown as text.
 "use strict";
 const HEADERS = {"x-lance-flight-console": "1", "content-type": "application/json"};
+const MOST_ROWS = 10 ** 15;
 const at = (id) => document.getElementById(id);
 
 function element(name, text, className) {
@@ -96,6 +97,19 @@ function resultPane() {
       at("state").textContent = "running";
     },
     cancel: () => ask(`/query/${id}/cancel`, post({})),
+    // Runs an EXPLAIN, with `each` on its way, and returns the address of what it has explained; null where it failed.
+    explain: async (asked, begun, each) => {
+      let known;
+      id = (await ask("/query", post(asked))).id;
+      begun();
+      do {
+        known = await ask(`/query/${id}?after=${MOST_ROWS}`);
+        at("state").textContent = `${known.done ? "ended after" : "running,"} ${known.seconds.toFixed(1)} s`;
+        if (!known.done) await each(`/query/${id}/operators`);
+      } while (!known.done);
+      if (known.error) failed(known.error);
+      return known.error ? null : `/query/${id}/plan`;
+    },
     run: async (asked, begun) => {
       let count = 0;
       id = (await ask("/query", post(asked))).id;
@@ -204,12 +218,17 @@ function queryPage() {
     return wanted.length ? values : undefined;
   }
 
+  const mayCancel = () => { at("cancel").disabled = false; };
+
   // What only an address says may read, but not change anything: `writes` is said by who asks for it here.
   const run = (writes) => during(null, (statements, values) =>
-    pane.run({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, writes}, () => { at("cancel").disabled = false; }));
+    pane.run({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, writes}, mayCancel));
 
-  const plan = (view) => during(view, async (statements) => {
-    at("planned").innerHTML = await (await answered("/plan", post({sql: (view === "measure" ? "EXPLAIN ANALYZE " : "") + statements.at(-1).replace(/^EXPLAIN\s+(ANALYZE\s+)?/i, "")}))).text();
+  const plan = (view) => during(view, async (statements, values) => {
+    const draw = async (path) => { const text = await (await answered(path)).text(); if (text.trim()) at("planned").innerHTML = text; };
+    const found = await pane.explain({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, view}, mayCancel, (path) => (view === "measure" ? draw(path) : undefined));
+    if (!found) return;
+    await draw(found);
     at("state").textContent = view === "measure" ? "run and measured" : "planned, not run";
     showMaps();
   });
