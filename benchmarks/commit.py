@@ -16,10 +16,10 @@ import duckdb
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.naming import MANIFEST

@@ -14,8 +14,8 @@ import pyarrow as pa
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.model.naming import directory_name
 from lance_flight.model.pins import Version

@@ -1,6 +1,6 @@
 """Audit trail of a server: logins, changes of the policy file, definitions of tables, refusals, and reads of masked tables.
 
-`record` is called where a decision is made, and does nothing unless `trail` has a sink (`admin.audit_log`, by the setting `audit_log`).
+`record` is called where a decision is made, and does nothing unless `trail` has a sink (`admin.work_logs.AuditLog`, by the setting `audit_log`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lance_flight import audit
-from lance_flight.admin.audit_log import AuditLog
+from lance_flight.admin.work_logs import AuditLog
 from lance_flight.audit import MOST_REFUSED_LOGINS, AuditEvent, AuditTrail, Decision, EventKind, Subject
 from lance_flight.engine.query.policies.file import changes
 from lance_flight.engine.statements.auditing import action_of
@@ -93,7 +93,7 @@ def test_a_line_that_was_written_in_part_is_ended_before_the_next(
     def step(file: int, data: bytes) -> int:
         return next(steps, write)(file, data)
 
-    monkeypatch.setattr("lance_flight.admin.audit_log.os.write", step)
+    monkeypatch.setattr("lance_flight.admin.work_logs.os.write", step)
     assert not log.put('"torn"')(SECONDS)
     assert log.put('"whole"')(SECONDS)
     torn, gap, whole = (tmp_path / "audit.jsonl").read_text().splitlines()

@@ -12,9 +12,9 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance.blob import blob_array, blob_field
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.small_table import SCHEMA, SPEC, opened, rows

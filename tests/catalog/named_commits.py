@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lance_flight.catalog.commits.once import CommitToken
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.small_table import rows

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from lance_flight.catalog.commits.staging import Staging
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec

@@ -11,12 +11,12 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots import attachments
 from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest

@@ -11,13 +11,13 @@ from typing import Any
 import lance
 import pytest
 from lance import LanceDataset
-from lance_flight.catalog import namespace as namespaces
+from lance_flight.catalog import table as tables
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported
 from lance_flight.model.pins import BranchVersion
@@ -298,15 +298,15 @@ def test_a_branch_whose_history_has_expired_is_published_all_the_same(place: Pat
 
 def test_the_schema_changes_while_a_branch_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ids of new columns are those that no branch has, and another writer drops the branch before it is read."""
-    table, manifests = opened(place), namespaces.Manifest
+    table, manifests = opened(place), tables.Manifest
     version = table.snapshot().version
 
-    def dropping(store: Store, branch: BranchRef | None = None) -> namespaces.Manifest:
+    def dropping(store: Store, branch: BranchRef | None = None) -> tables.Manifest:
         if branch is not None:
-            monkeypatch.setattr(namespaces, "Manifest", manifests)
+            monkeypatch.setattr(tables, "Manifest", manifests)
             opened(place).drop_branch("draft")
         return manifests(store, branch)
 
-    monkeypatch.setattr(namespaces, "Manifest", dropping)
+    monkeypatch.setattr(tables, "Manifest", dropping)
     assert table.evolve(lambda _: Revision(operation="note", notes={"k": 1})) == version + 1
     assert table.branches == []

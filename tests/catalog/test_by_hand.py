@@ -10,9 +10,9 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.translation.evaluation import evaluate

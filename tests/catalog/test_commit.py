@@ -15,9 +15,9 @@ from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.transaction import CommitGuard
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow  # processes that write and are killed
 WRITER = """
 import sys
 import pyarrow as pa
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.translation.evaluation import evaluate

@@ -19,8 +19,8 @@ from lance_flight.catalog.commits.once import (
     named_commits,
 )
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, InvalidInput
 

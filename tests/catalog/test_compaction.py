@@ -14,9 +14,9 @@ from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import InvalidInput, SerializationFailure

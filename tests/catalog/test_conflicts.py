@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight.catalog.maintenance import compaction
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.client_sessions import Isolation, Session

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, SerializationFailure
 

@@ -10,8 +10,8 @@ from lance_flight.catalog.commits.commit import _Member
 from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import Transaction
 from lance_flight.catalog.evolving.publication import publish
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import SerializationFailure
 

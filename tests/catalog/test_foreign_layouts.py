@@ -15,9 +15,9 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.migration import migrate
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.scan_planning import plan_scan
 from lance_flight.engine.translation.evaluation import evaluate

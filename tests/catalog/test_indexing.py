@@ -13,10 +13,10 @@ from lance_flight.catalog.maintenance.indexing import create_index
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import INDICES
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope

@@ -11,9 +11,9 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.storage import table_cache
+from lance_flight.catalog.storage import table_versions
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import OpenedTables, TableCache
+from lance_flight.catalog.storage.table_versions import OpenedTables, TableCache
 from lance_flight.errors import NotFound, OutsideRoot
 
 
@@ -104,7 +104,7 @@ def test_a_table_with_many_files_is_left_out(
     committed: tuple[TableCache, Store, lance.LanceDataset], opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, store, _ = committed
-    monkeypatch.setattr(table_cache, "MOST_MANIFEST_BYTES", 1)
+    monkeypatch.setattr(table_versions, "MOST_MANIFEST_BYTES", 1)
     kept.keep(store, write(store, 2))
     kept.open(store, 2)
     assert opened == ["t"]
@@ -139,7 +139,7 @@ def test_a_link_in_its_place_is_not_followed(
 
 
 def test_the_oldest_is_let_go_of(tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_cache, "MOST_TABLES", 2)
+    monkeypatch.setattr(table_versions, "MOST_TABLES", 2)
     kept, root = TableCache(), Store(str(tmp_path))
     tables = [(root.child(f"t{number}"), write(root.child(f"t{number}"), number)) for number in range(3)]
     for store, dataset in tables:

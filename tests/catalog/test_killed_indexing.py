@@ -12,8 +12,8 @@ from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.maintenance.indexing import IndexingReport, create_index
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.translation.evaluation import evaluate
 

@@ -13,8 +13,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, NotFound, SpecError
 from lance_flight.model.schema import NamespaceSchema

@@ -15,8 +15,7 @@ from lance.fragment import write_fragments
 from lance.query import MatchQuery, PhraseQuery
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.merged import Merged, merge
-from lance_flight.catalog.tables.sources import PinnedTable
+from lance_flight.catalog.tables.sources import Merged, PinnedTable, merge
 from lance_flight.model.pins import BranchVersion, Version
 
 TABLES, ROWS, DIMENSIONS = 5, 40, 8

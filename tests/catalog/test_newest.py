@@ -8,9 +8,9 @@ from pathlib import Path
 import lance
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_files import TRUSTED_SECONDS, LatestVersion
+from lance_flight.catalog.storage.table_versions import TRUSTED_SECONDS, LatestVersion
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.aging import ALL_THAT_MAY_GO, age, versions

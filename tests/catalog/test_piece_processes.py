@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.bulk import piece_processes
-from lance_flight.catalog.bulk.piece_processes import OOM_SCORE, PieceProcesses
-from lance_flight.catalog.bulk.pieces import Threads, check_stopped
+from lance_flight.catalog.bulk import pieces
+from lance_flight.catalog.bulk.pieces import OOM_SCORE, PieceProcesses, Threads, check_stopped
 from lance_flight.errors import Cancelled, DataError, LanceFlightError, OutOfMemory, QueryFailed
 
 
@@ -76,7 +75,7 @@ def test_a_piece_that_fails_and_a_process_that_dies_end_nothing_but_the_piece(
 
 @pytest.mark.parametrize("what", ["waits", "hangs"])
 def test_a_piece_is_ended_wherever_it_is(processes: PieceProcesses, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setattr(piece_processes, "STOP_SECONDS", 0.5 if what == "hangs" else 30.0)
+    monkeypatch.setattr(pieces, "STOP_SECONDS", 0.5 if what == "hangs" else 30.0)
     begun = threading.Event()
 
     def check() -> None:

@@ -12,8 +12,8 @@ import pytest
 from lance.namespace import DirectoryNamespace
 from lance_flight.catalog.maintenance import repair as repairing
 from lance_flight.catalog.maintenance.repair import RepairFinding, RepairReport, repair
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt
 

@@ -13,10 +13,10 @@ from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.manifest_rows import guard_row, with_note
 from lance_flight.catalog.manifests.version_log import reservation_of, reserve_turn
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.removals import all_removed
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound, SerializationFailure, Unsupported
 from lance_flight.model.spec import PartitionField, PartitionSpec

@@ -10,8 +10,8 @@ import pytest
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, Transaction
 from lance_flight.catalog.history import steps_of
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported

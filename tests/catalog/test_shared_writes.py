@@ -15,9 +15,9 @@ from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, Writt
 from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure

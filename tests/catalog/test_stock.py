@@ -9,8 +9,8 @@ import lance_namespace as stock
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import PartitionField, PartitionSpec

@@ -22,10 +22,10 @@ from lance_flight.catalog.maintenance.vacuum import (
     VacuumRules,
     vacuum,
 )
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import expiring_snapshots
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt, InvalidInput, NotFound, Refused

@@ -15,11 +15,11 @@ from lance import LanceDataset
 from lance_flight.catalog.search.row_ranking import ADDRESS, DISTANCE, with_vectors
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.tables import partitions, vector_gaps
-from lance_flight.catalog.tables.merged import merge
+from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables import rows as stored_rows
+from lance_flight.catalog.tables.rows import have_gaps, may_have_gaps
 from lance_flight.catalog.tables.scan import Scan
-from lance_flight.catalog.tables.sources import PinnedTable
-from lance_flight.catalog.tables.vector_gaps import have_gaps, may_have_gaps
+from lance_flight.catalog.tables.sources import PinnedTable, merge
 
 ROWS = 3000
 KINDS = {
@@ -89,7 +89,7 @@ def test_vectors_inside_structs_are_told_of(tmp_path: Path) -> None:
 
 
 def test_many_files_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_gaps, "MOST_FILES", 1)
+    monkeypatch.setattr(stored_rows, "MOST_FILES", 1)
     kind = KINDS["narrow"]
     assert not may_have_gaps(write(tmp_path / "t", vectors(kind, 10)), ["v"])
     assert may_have_gaps(write(tmp_path / "t", vectors(kind, 10), mode="append"), ["v"])

@@ -13,9 +13,9 @@ import pytest
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.maintenance.verification import VerificationReport, verify
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.translation.evaluation import evaluate

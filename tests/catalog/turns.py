@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace
 
 
 def together(monkeypatch: pytest.MonkeyPatch, namespace: PartitionedNamespace, number: int) -> None:

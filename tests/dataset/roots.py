@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 
 DOCUMENTED = (

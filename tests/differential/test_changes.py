@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError
 

@@ -7,8 +7,8 @@ from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest

@@ -16,7 +16,7 @@ from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import verify
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.storage.blobs import BLOB_BATCH_BYTES
+from lance_flight.catalog.storage.lance_columns import BLOB_BATCH_BYTES
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes import ingest

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits import writer
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec

@@ -7,9 +7,9 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 

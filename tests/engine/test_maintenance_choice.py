@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from lance.optimize import RewriteResult
-from lance_flight.catalog.bulk import piece_processes
+from lance_flight.catalog.bulk import pieces
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.maintenance.compaction import Files
 from lance_flight.catalog.maintenance.survey import Surveyor, TableSurvey
@@ -225,9 +225,9 @@ def test_one_that_is_stopped_undoes_what_it_has_written(
 def test_work_that_hangs_is_ended_with_its_process(
     mine: Maintainer, records: MaintenanceRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    before, start, started = table_files(tmp_path / "many"), piece_processes.Process.start, list[int]()
+    before, start, started = table_files(tmp_path / "many"), pieces.Process.start, list[int]()
 
-    def hanging() -> piece_processes.Process:
+    def hanging() -> pieces.Process:
         process = start()
         os.kill(process.child.pid, signal.SIGSTOP)
         started.append(process.child.pid)
@@ -235,9 +235,9 @@ def test_work_that_hangs_is_ended_with_its_process(
             mine.interrupt()
         return process
 
-    monkeypatch.setattr(piece_processes.Process, "start", hanging)
-    monkeypatch.setattr(piece_processes, "STOP_SECONDS", 0.1)
-    monkeypatch.setattr(piece_processes.processes, "least", 0)
+    monkeypatch.setattr(pieces.Process, "start", hanging)
+    monkeypatch.setattr(pieces, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(pieces.processes, "least", 0)
     monkeypatch.setattr(maintainer, "LONGEST_SECONDS", 0.5 if end == "statement_timeout" else 60.0)
     assert mine.step()
     assert ended(records) == [("compact", "many", end)]

@@ -14,8 +14,8 @@ import pytest
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 

@@ -12,8 +12,8 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.vacuum import vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
+from lance_flight.catalog.table import PartitionedNamespace
 
 from tests.engine.database import Database, open_engine
 from tests.engine.evolved_events import DAYS, EVENTS, events, evolved

@@ -20,12 +20,12 @@ from lance_flight.catalog.commits import transaction, writer
 from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.manifests import version_log
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.version_files import LocationGuard
+from lance_flight.catalog.storage.table_versions import LocationGuard
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext

@@ -8,9 +8,9 @@ import pytest
 from lance_flight.catalog.maintenance import rewriting
 from lance_flight.catalog.maintenance.rewriting import RewritingRules, rewrite
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import SerializationFailure
 from lance_flight_client.cli import main

@@ -14,9 +14,9 @@ from lance import LanceDataset
 from lance.commit import CommitConflictError
 from lance_flight.catalog.commits.commit import Commits
 from lance_flight.catalog.manifests import version_log
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate

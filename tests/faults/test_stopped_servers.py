@@ -15,9 +15,9 @@ from lance_flight.catalog.commits import commit
 from lance_flight.catalog.maintenance import vacuum as vacuuming
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import Expiry, VacuumRules, expire, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.leases import Leases, expiring_snapshots, leased_snapshots
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import SerializationFailure
 from lance_flight.flight import wire

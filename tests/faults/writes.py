@@ -12,9 +12,9 @@ import lance
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.client_sessions import Session

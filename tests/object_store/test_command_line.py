@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight_client.cli import main
 

@@ -10,9 +10,9 @@ from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.survey import set_policy
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import Leases, leased_snapshots, leases
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.partitions import open_at
 from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate

@@ -16,8 +16,8 @@ import pytest
 from adbc_driver_manager import Error
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage import store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.errors import LanceFlightError, OutcomeUnknown
 from lance_flight.flight.status import flight_error
 

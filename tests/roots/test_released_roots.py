@@ -9,10 +9,10 @@ import pytest
 from lance_flight.catalog.backup.backup_format import backup_at
 from lance_flight.catalog.backup.restoring import restore
 from lance_flight.catalog.maintenance.verification import verify
-from lance_flight.catalog.namespace import PartitionedNamespace, require_partitions
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMATS, TABLE, version_of
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace, require_partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Unsupported

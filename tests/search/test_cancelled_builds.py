@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import CancelStatus, IfExists
-from lance_flight.catalog.bulk import piece_processes, pieces
+from lance_flight.catalog.bulk import pieces
 from lance_flight.catalog.bulk.pieces import check_stopped, workers_beside_queries
 from lance_flight.catalog.maintenance import indexing
 from lance_flight.catalog.maintenance.indexing import BuildSegment
@@ -263,17 +263,17 @@ def test_work_that_hangs_is_ended_with_its_process(
         docs.update("ALTER TABLE docs SET PARTITIONED BY ()")
     before = query(docs, SUM)
     started: list[Any] = []
-    start = piece_processes.Process.start
+    start = pieces.Process.start
 
-    def hanging() -> piece_processes.Process:
+    def hanging() -> pieces.Process:
         process = start()
         os.kill(process.child.pid, signal.SIGSTOP)
         started.append(process)
         return process
 
-    monkeypatch.setattr(piece_processes.Process, "start", hanging)
-    monkeypatch.setattr(piece_processes, "STOP_SECONDS", 0.2)
-    monkeypatch.setattr(piece_processes.processes, "least", 0)
+    monkeypatch.setattr(pieces.Process, "start", hanging)
+    monkeypatch.setattr(pieces, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(pieces.processes, "least", 0)
     if end != "cancelled":
         docs.apply(replace(docs.limits, statement_timeout=1.0))
     with ThreadPoolExecutor(1) as pool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.bulk.pieces import PieceWork
 from lance_flight.catalog.maintenance import indexing
-from lance_flight.catalog.namespace import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists, Unsupported
 

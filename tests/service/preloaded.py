@@ -7,7 +7,7 @@ import importlib
 import os
 import warnings
 
-from lance_flight_client.cli.absent import keep_out
+from lance_flight_client.cli.__main__ import keep_out
 
 _BEFORE = set(os.environ)
 keep_out("pandas")  # as the command does

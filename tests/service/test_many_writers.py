@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.backend_values import PeerOperation, PeerRequest
-from lance_flight.catalog.bulk.piece_processes import processes
+from lance_flight.catalog.bulk.pieces import processes
 from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.storage.durability import durability
 from lance_flight.catalog.storage.store import caches

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.once import last_batches
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 

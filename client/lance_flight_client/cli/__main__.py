@@ -1,12 +1,59 @@
-"""The command `lance-flight` in a process of its own, also by `python -m lance_flight_client.cli`."""
+"""The command `lance-flight` in a process of its own, also by `python -m lance_flight_client.cli`.
+
+Imports of installed libraries that a command does not use, or not yet, are blocked or put off.
+"""
+
+from __future__ import annotations
 
 import gc
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader, spec_from_loader
+from types import ModuleType
 
 from lance_flight_client.cli import main
-from lance_flight_client.cli.absent import keep_out, put_off
 from lance_flight_client.terminal import guard_terminals
+
+
+class _Absent(MetaPathFinder, Loader):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self) if fullname == self._name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ModuleNotFoundError(f"{self._name} is kept out of this process", name=self._name)
+
+
+def keep_out(name: str) -> None:
+    """Make every import of a library fail from now on, as if it were not installed."""
+    sys.meta_path.insert(0, _Absent(name))
+
+
+class _Late(MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+def put_off(name: str) -> None:
+    """Load a library when something of it is first used, in place of when it is imported."""
+    sys.meta_path.insert(0, _Late(name))
+
 
 _OF_ENGINE = {"--root", "--types", "--partition-by", "--suggest"}
 """Options of `ingest` that need the storage library or the engine."""

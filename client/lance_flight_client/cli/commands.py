@@ -380,11 +380,11 @@ def _declare_doctor(command: argparse.ArgumentParser) -> None:
 _COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
         "demo": Command(_declare_demo, "demonstrating.demonstrate"),
-        "ingest": Command(_declare_ingest, "file_loading.load_files"),
+        "ingest": Command(_declare_ingest, "loading.load_files"),
         "export": Command(_declare_export, "exporting.export"),
         "sql": Command(_declare_sql, "running_sql.run_sql"),
-        "console": Command(_declare_console, "serving_console.serve_console"),
-        "mcp": Command(_declare_mcp, "serving_mcp.serve_mcp"),
+        "console": Command(_declare_console, "serving_tools.serve_console"),
+        "mcp": Command(_declare_mcp, "serving_tools.serve_mcp"),
         "hash-password": Command(_declare_hash_password, "credentials.hash_password"),
         "make-token": Command(_declare_make_token, "credentials.make_token"),
         "inspect": Command(_declare_inspect, "inspecting.inspect"),

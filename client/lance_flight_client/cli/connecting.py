@@ -1,4 +1,7 @@
-"""Servers that a client command connects to: from its options, the environment, or a profile."""
+"""Servers that a client command connects to, from its options, the environment, or a profile, and work there that an interrupt cancels.
+
+Such work runs beside the main thread, where libraries would take the signal for their own.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,58 @@ import getpass
 import os
 import stat
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import COOKIES, Credentials, connect
 from lance_flight_client.cli.arguments import DEFAULT_URI, server_uri
-from lance_flight_client.cli.interrupts import cancellable
 from lance_flight_client.errors import ServerError
+
+T = TypeVar("T")
+Begins: TypeAlias = Callable[[Callable[[], None]], None]
+"""Function that is given what cancels the work."""
+
+_TICK = 0.5
+
+
+def cancellable(
+    work: Callable[[Begins], T], each_tick: Callable[[], None] | None = None, *, has_effect: bool = True
+) -> T:
+    """Return the result of `work`; a KeyboardInterrupt while it runs cancels it, waits for its end, and goes on.
+
+    `each_tick` is called every half a second until then. Work that changes nothing is left alone rather than waited for.
+    """
+    done: Future[T] = Future()
+    cancels: list[Callable[[], None]] = []
+
+    def run() -> None:
+        try:
+            done.set_result(work(cancels.append))
+        except BaseException as exc:  # noqa: BLE001 - it is raised again where the work is waited for
+            done.set_exception(exc)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not wait([done], timeout=_TICK).done:
+            if each_tick is not None:
+                each_tick()
+    except KeyboardInterrupt:
+        # What is cancelled before it has reached the server goes on: it is cancelled again.
+        while has_effect and not wait([done], timeout=_TICK / 5).done:
+            for cancel in cancels:
+                cancel()
+        raise
+    return done.result()
+
 
 URI_VARIABLE, PROFILE_VARIABLE = "LANCE_FLIGHT_URI", "LANCE_FLIGHT_PROFILE"
 PASSWORD_VARIABLE, TOKEN_VARIABLE = "LANCE_FLIGHT_PASSWORD", "LANCE_FLIGHT_TOKEN"

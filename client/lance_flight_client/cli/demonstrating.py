@@ -27,7 +27,7 @@ from lance_flight.signal_event import SignalEvent
 
 from lance_flight_client.adbc import NOBODY, connect, execute, ingest, report_progress
 from lance_flight_client.cli.commands import CONSOLE_PORT
-from lance_flight_client.cli.serving_console import announce_address, console_library
+from lance_flight_client.cli.serving_tools import announce_address, console_library
 from lance_flight_client.output import align_table
 from lance_flight_client.partition_map import partition_map
 from lance_flight_client.terminal import ERASED, draw, printable

@@ -15,9 +15,8 @@ from lance_flight.errors import InvalidInput
 from lance_flight.machine import leave
 
 from lance_flight_client.adbc import run_statement
-from lance_flight_client.cli.connecting import ChosenServer
+from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable
 from lance_flight_client.cli.inspecting import parse_name
-from lance_flight_client.cli.interrupts import Begins, cancellable
 from lance_flight_client.cli.loading import check_target
 from lance_flight_client.cli.root_loading import cancel_statements, engine_over
 from lance_flight_client.files.writing import write_directory, write_file, written_format

@@ -1,8 +1,9 @@
-"""Options of a load, checked before a file is opened: what becomes of a table that is there, and the form of text files."""
+"""What is known of a load before a file is opened: what becomes of a table that is there, the form of text files, and notes on partition fields."""
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -44,3 +45,24 @@ def checked_encoding(name: str | None, option: str) -> str | None:
         return None if name is None else codecs.lookup(name).name
     except LookupError:
         raise InvalidInput(f"{option} is {name!r}; expected a name of Python's, such as utf-8 or latin-1") from None
+
+
+_FIELD = re.compile(r"\b(?P<part>year|month)\s*\(\s*(?P<column>[^()]+?)\s*\)", re.IGNORECASE)
+
+
+def month_note(fields: str) -> str | None:
+    """Return a note on a month without its year among partition fields; None without one.
+
+    >>> month_note("month(ts), origin")
+    'month(ts) is 1 to 12 whatever the year: each March lies in one partition; year(ts), month(ts) has a partition for each month'
+    >>> month_note("year(ts), month(ts)") is None
+    True
+    """
+    parts = {(match["part"].lower(), match["column"]) for match in _FIELD.finditer(fields)}
+    for part, column in sorted(parts):
+        if part == "month" and ("year", column) not in parts:
+            return (
+                f"month({column}) is 1 to 12 whatever the year: each March lies in one partition;"
+                f" year({column}), month({column}) has a partition for each month"
+            )
+    return None

@@ -1,4 +1,4 @@
-"""Loading into a root, in this process, and what a load asks of the engine before: types, suggestions, new tables."""
+"""Loading into a root, in this process, and what a load asks of the engine before: types, new tables, and partition fields (`--suggest`)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ from lance_flight.engine.writes.ingest import (
     TableProperties,
     check_new,
 )
+from lance_flight.engine.writes.partition_suggestions import (
+    FEWEST_ROWS,
+    MOST_TABLES,
+    PartitionSuggestion,
+    suggestions,
+)
 
-from lance_flight_client.cli.interrupts import Begins
-from lance_flight_client.cli.load_options import MODES
+from lance_flight_client.cli.connecting import Begins
+from lance_flight_client.cli.load_options import MODES, month_note
 from lance_flight_client.cli.loading import FileLoad
-from lance_flight_client.cli.partition_notes import month_note
-from lance_flight_client.cli.suggestions import suggest
+from lance_flight_client.files.sources import RowSource
+from lance_flight_client.output import align_table
+from lance_flight_client.terminal import Meter, counted, readable
 
 __all__ = ["cancel_statements", "check_load", "columns_of", "engine_over", "root_target", "suggest"]
 
@@ -87,3 +94,63 @@ class RootTarget:
             existing=IfExists[MODES[load.mode].existing],
             options=IngestOptions.of({name: text for name, text in given.items() if text is not None}),
         )
+
+
+def suggest(source: RowSource, given: str | None) -> int:
+    """Count the rows of files by candidate partition fields, and show them, the best first."""
+    meter = Meter("counting", source.size)
+    read = [0, 0]
+
+    def seen(size: int, rows: int) -> None:
+        read[:] = size, rows
+        meter(size, rows)
+
+    try:
+        partition_suggestions = suggestions(source.schema, source.batches(source.schema, seen), given)
+    finally:
+        meter.close()
+    size, rows = read
+    print(
+        f"{counted(rows)}, {readable(size)}. A load writes each table, and a query opens those that its WHERE leaves:\n"
+    )
+    print(
+        align_table(
+            pa.Table.from_pylist(
+                [_row(suggestion, size / max(rows, 1)) for suggestion in partition_suggestions], schema=_COLUMNS
+            )
+        )
+    )
+    best = next((suggestion for suggestion in partition_suggestions if suggestion.is_fit), None)
+    if rows < 2 * FEWEST_ROWS or best is None:
+        print(
+            f"\nSuggested: no partition fields; none makes several tables of typically {FEWEST_ROWS:,} rows and more."
+        )
+    else:
+        print(f"\nSuggested: --partition-by {_quote(best.fields)}, or another line whose columns your queries name.")
+    note = month_note(given or "")
+    if note is not None:
+        print(f"\n{note}")
+    return 0
+
+
+_ROWS = ("tables", "rows of the smallest", "typical", "largest")
+_COLUMNS = pa.schema(
+    [("partition by", pa.utf8()), *((name, pa.int64()) for name in _ROWS), ("size of a typical one", pa.utf8())]
+)
+
+
+def _row(suggestion: PartitionSuggestion, row_size: float) -> dict[str, str | int]:
+    if suggestion.tables is None:
+        return {"partition by": f"{suggestion.fields}: over {MOST_TABLES:,} tables"}
+    counts = dict(
+        zip(_ROWS, (suggestion.tables, suggestion.smallest, suggestion.typical, suggestion.largest), strict=True)
+    )
+    return {
+        "partition by": suggestion.fields,
+        **counts,
+        "size of a typical one": readable(int(suggestion.typical * row_size)),
+    }
+
+
+def _quote(fields: str) -> str:
+    return f"'{fields}'" if '"' in fields else f'"{fields}"'

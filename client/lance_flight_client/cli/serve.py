@@ -19,8 +19,7 @@ from lance_flight import config, config_sources
 from lance_flight.admin import logs
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import import_bounded_arrow
-from lance_flight.serving.children import Life
-from lance_flight.serving.readiness import ServiceManager
+from lance_flight.serving.children import Life, ServiceManager
 from lance_flight.serving.reloading import Reloader, asked_for, has_terminal, message_of, sent_by_parent
 from lance_flight.serving.replicas import serve_replicas
 from lance_flight.serving.supervisor import RELOADING, supervise

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_flight.catalog.storage.blobs import open_blobs
+from lance_flight.catalog.storage.lance_columns import open_blobs
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.tables.merged import MERGED_TABLES, sources
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
-from lance_flight.catalog.tables.sources import Open, Source, TablePart
+from lance_flight.catalog.tables.sources import MERGED_TABLES, Open, Source, TablePart, sources
 from lance_flight.errors import InvalidInput
 from lance_flight.model.schema import is_blob
 from lance_flight.planning.arrow_expression import RowFilter

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
-from lance_flight.model.key_types import common_type
+from lance_flight.model.hashing import common_type
 from lance_flight.planning.joins import NotCopartitioned, match
 from pyspark.sql.types import StructType
 

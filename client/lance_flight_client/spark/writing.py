@@ -21,10 +21,9 @@ import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken, Once, checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.writes.definitions import (
     PartitionDef,

@@ -25,7 +25,7 @@ from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import OPENERS
+from lance_flight.catalog.storage.table_versions import OPENERS
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import ROW_ID_FIELD

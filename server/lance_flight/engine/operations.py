@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.backup.backup_format import backup_at
 from lance_flight.catalog.backup.restoring import compare_with
 from lance_flight.catalog.bulk.pieces import PieceWork
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.compaction import COMPACTION_SCHEMA, CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import (
     INDEXING_SCHEMA,
@@ -20,14 +21,12 @@ from lance_flight.catalog.maintenance.indexing import (
 )
 from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate, migrate_record, migrate_table
 from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
-from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, RewritingRules, rewrite
 from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
-from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import Table, require_partitions
 from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.query.scan_planning import tables_where
 from lance_flight.engine.translation.evaluation import evaluate

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lance_flight.errors import SchemaError, SpecError, SqlError
 from lance_flight.model.arrow_json import type_from_json, type_to_json
+from lance_flight.model.hashing import common_type, value_type
 from lance_flight.model.json_documents import read_json
-from lance_flight.model.key_types import common_type, value_type
 from lance_flight.model.naming import partition_column
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.transforms import TRANSFORMS, Nulls, Rule, Transform

@@ -23,7 +23,7 @@ from pyarrow import DataType, types
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.arrow_types import contiguous
 from lance_flight.model.domains import Mask
-from lance_flight.model.key_types import common_type, in_type, value_type
+from lance_flight.model.hashing import common_type, in_type, value_type
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
 from lance_flight.model.transforms import Nulls, Transform

@@ -18,8 +18,7 @@ from lance_flight.flight.backend import Answered, Backend, Caller, IngestTarget,
 from lance_flight.flight.calls import Call
 from lance_flight.flight.inputs import InputRules, read_rows
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
-from lance_flight.rest.filters import expression
-from lance_flight.rest.names import TableId
+from lance_flight.rest.names import TableId, expression
 
 Read = Callable[[int], bytes | bytearray]
 Declared: TypeAlias = LruCache[tuple[str, str, str], str]

@@ -11,7 +11,7 @@ import lance_namespace_urllib3_client.models as m
 from pydantic import BaseModel
 
 from lance_flight.errors import Unsupported
-from lance_flight.rest import history, indexes, namespaces, queries, rows, tables, views
+from lance_flight.rest import history, indexes, namespaces, queries, rows, tables
 from lance_flight.rest.call import RestAnswer, RestCall
 
 
@@ -162,10 +162,10 @@ ROUTES = (
     Route(f"{_TABLE}/branches/list", "ListTableBranches", history.list_branches, "SELECT", m.ListTableBranchesRequest),
     Route(f"{_TABLE}/branches/create", "CreateTableBranch", history.create_branch, "DDL", m.CreateTableBranchRequest),
     Route(f"{_TABLE}/branches/delete", "DeleteTableBranch", history.delete_branch, "DDL", m.DeleteTableBranchRequest),
-    Route(f"{_NAMESPACE}/view/list", "ListViews", views.list_views, "any", method="GET"),
-    Route(f"{_VIEW}/create", "CreateView", views.create_view, "DDL"),
-    Route(f"{_VIEW}/describe", "DescribeView", views.describe_view, "SELECT"),
-    Route(f"{_VIEW}/drop", "DropView", views.drop_view, "DDL"),
+    Route(f"{_NAMESPACE}/view/list", "ListViews", tables.list_views, "any", method="GET"),
+    Route(f"{_VIEW}/create", "CreateView", tables.create_view, "DDL"),
+    Route(f"{_VIEW}/describe", "DescribeView", tables.describe_view, "SELECT"),
+    Route(f"{_VIEW}/drop", "DropView", tables.drop_view, "DDL"),
     *(
         Route(path, operation, None)
         for path, operation in (

@@ -1,9 +1,13 @@
-"""Operations on whole tables and their columns: list, describe, create, change, rename and drop them, and their statistics."""
+"""Operations on whole tables, their columns, and views: list, describe, create, change, rename and drop them, and their statistics.
+
+Arrow types come and go as LanceDB's clients write them in JSON.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import lance_namespace_urllib3_client.models as m
@@ -12,10 +16,12 @@ import pyarrow as pa
 from lance_flight.backend_values import IfExists
 from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
-from lance_flight.flight.backend import LOCAL_TEMPORARY, IfNotExists, IngestTarget, TableEntry
-from lance_flight.model.arrow_json import metadata_to_json
+from lance_flight.flight.backend import LOCAL_TEMPORARY, VIEW, IfNotExists, IngestTarget, TableEntry
+from lance_flight.model import arrow_json
+from lance_flight.model.arrow_json import metadata_to_json, type_from_json
+from lance_flight.model.schema import FIELD_ID
+from lance_flight.model.type_names import type_name
 from lance_flight.rest import namespaces
-from lance_flight.rest.arrow_types import schema_to_json, type_to_sql
 from lance_flight.rest.call import RestAnswer, RestCall, batches_of
 from lance_flight.rest.names import TableId, column_sql, field_path, namespace_of, schema_of
 
@@ -310,3 +316,142 @@ def _alter(call: RestCall, changes: list[str]) -> RestAnswer:
         raise InvalidInput("the request changes no column; expected one at least")
     call.run(f"ALTER TABLE {call.target.sql} {', '.join(changes)}")
     return RestAnswer({"version": call.version()})
+
+
+_LOGICAL: Mapping[pa.DataType, str] = MappingProxyType(
+    {
+        pa.bool_(): "bool",
+        pa.float16(): "halffloat",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.utf8(): "string",
+        pa.large_utf8(): "large_string",
+        pa.date32(): "date32:day",
+        pa.date64(): "date64:ms",
+    }
+)
+"""Lance's names of types without arguments, where they are not Arrow's."""
+
+
+def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
+    """Return a schema as the clients read it."""
+    metadata = metadata_to_json(schema.metadata)
+    return {"fields": [_field_to_json(field) for field in schema]} | ({"metadata": metadata} if metadata else {})
+
+
+def _field_to_json(field: pa.Field) -> dict[str, Any]:
+    metadata = {key: value for key, value in metadata_to_json(field.metadata).items() if key != FIELD_ID.decode()}
+    said = {"name": field.name, "type": _type_to_json(field.type), "nullable": field.nullable}
+    return said | ({"metadata": metadata} if metadata else {})
+
+
+def _type_to_json(kind: pa.DataType) -> dict[str, Any]:
+    """Return a type by Lance's name: nested ones with their fields, and the others with their arguments behind colons."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _type_to_json(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        return {"type": "fixed_size_list", "fields": [_field_to_json(kind.value_field)], "length": kind.list_size}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed_size_binary", "length": kind.byte_width}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {
+            "type": "list" if pa.types.is_list(kind) else "large_list",
+            "fields": [_field_to_json(kind.value_field)],
+        }
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_field_to_json(field) for field in kind]}
+    if pa.types.is_map(kind):
+        entries = pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
+        return {"type": "map", "fields": [_field_to_json(entries)]}
+    return {"type": _logical(kind)}
+
+
+def _logical(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return f"timestamp:{kind.unit}:{kind.tz or '-'}"
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return f"{str(kind).partition('[')[0]}:{kind.unit}"
+    if pa.types.is_decimal(kind):
+        return f"decimal:{kind.bit_width}:{kind.precision}:{kind.scale}"
+    return _LOGICAL.get(kind, str(kind))
+
+
+def type_to_sql(kind: Any) -> str:
+    """Return the name of a type for ALTER TABLE, of an Arrow type or of one in JSON; `Unsupported` names one without a name."""
+    if not isinstance(kind, pa.DataType):
+        kind = _type_of(kind)
+    name = type_name(kind)
+    if name == "" or name[0].islower():
+        raise Unsupported(f"a column of type {kind}; expected a type that SQL has a name for")
+    return name
+
+
+_BY_NAME = {name: kind for kind, name in _LOGICAL.items()}
+
+
+def _type_of(value: Any) -> pa.DataType:
+    name = value.get("type") if isinstance(value, Mapping) else value
+    if not isinstance(name, str):
+        raise InvalidInput(f"data_type {value!r}; expected the name of a type, or an object with one")
+    parts = name.split(":")
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    try:
+        match parts:
+            case ["timestamp", unit, zone]:
+                return pa.timestamp(unit, None if zone == "-" else zone)
+            case ["decimal", _, precision, scale]:
+                return pa.decimal128(int(precision), int(scale))
+    except ValueError:
+        raise InvalidInput(f"data_type {name!r}; expected a type that Arrow has") from None
+    found: pa.DataType = type_from_json(value if isinstance(value, Mapping) else {"type": name})
+    return found
+
+
+DATABASE = "x-lancedb-database"
+"""Header with the name that a client gave to the database."""
+
+
+def create_view(call: RestCall) -> RestAnswer:
+    """Create a view of a query, in which names without a schema are those of the root."""
+    call.run(f"CREATE VIEW {call.newest.sql} AS {call.value('query', str)}")
+    return describe_view(call)
+
+
+def describe_view(call: RestCall) -> RestAnswer:
+    """Return the query of a view, and its columns."""
+    view = call.newest
+    condition = f"table_schema = {text_literal(view.db_schema)} AND table_name = {text_literal(view.name)}"
+    found = call.rows(f"SELECT view_definition FROM information_schema.views WHERE {condition}")  # noqa: S608 - literals
+    if not found.num_rows:
+        raise NotFound.named("view", view.name, _view_names(call, view.db_schema))
+    said: dict[str, Any] = {
+        "name": view.name,
+        "namespace": list(namespace_of(view.db_schema)),
+        "query": found.column(0)[0].as_py(),
+        "default_database": call.headers.get(DATABASE, ""),
+        "default_namespace": [],
+        "schema": arrow_json.schema_to_json(_without_metadata(call.describe(view)[0])),
+    }
+    return RestAnswer(said)
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def _view_names(call: RestCall, db_schema: str) -> list[str]:
+    entries = call.backend.tables(call.caller)
+    return [entry.name for entry in entries if entry.type == VIEW and entry.db_schema == db_schema]
+
+
+def list_views(call: RestCall) -> RestAnswer:
+    """List the views of a schema."""
+    found, token = call.page(_view_names(call, schema_of(call.parts)))
+    return RestAnswer({"views": found} | ({} if token is None else {"page_token": token}))
+
+
+def drop_view(call: RestCall) -> RestAnswer:
+    """Drop a view."""
+    call.run(f"DROP VIEW {call.newest.sql}")
+    return RestAnswer({})

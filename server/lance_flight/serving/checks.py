@@ -16,8 +16,7 @@ from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.file_reloading import Watched, states
 from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Users
-from lance_flight.serving.identity import certificates, json_web_tokens
-from lance_flight.serving.service import key_in_file
+from lance_flight.serving.service import certificates, json_web_tokens, key_in_file
 
 SOON = timedelta(days=14)
 """A certificate that expires within this time is warned of, as by the alert."""

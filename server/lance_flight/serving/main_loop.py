@@ -24,10 +24,9 @@ from lance_flight.flight.lifecycle import SelfCheck, serve_until
 from lance_flight.flight.peers import Neighbours
 from lance_flight.machine import leave
 from lance_flight.serving import service
-from lance_flight.serving.children import Life
-from lance_flight.serving.identity import certificates
+from lance_flight.serving.children import Life, check_ready_file, write_ready_file
 from lance_flight.serving.observing import Operations
-from lance_flight.serving.readiness import check_ready_file, write_ready_file
+from lance_flight.serving.service import certificates
 from lance_flight.serving.supervisor import REPLACING, STACKS
 from lance_flight.signal_event import SignalEvent
 

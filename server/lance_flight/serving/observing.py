@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_flight import audit
-from lance_flight.admin.audit_log import AuditLog
 from lance_flight.admin.readiness import Phase, Readiness
-from lance_flight.admin.work_logs import MaintenanceLog, StatementLog
+from lance_flight.admin.work_logs import AuditLog, MaintenanceLog, StatementLog
 from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.storage.counts import CommitEvent, commit_counts, store_requests

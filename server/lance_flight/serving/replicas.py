@@ -23,7 +23,7 @@ from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
-from lance_flight.serving.children import ChildSpec, Life
+from lance_flight.serving.children import ChildSpec, Life, ServiceManager, check_ready_file, write_ready_file
 from lance_flight.serving.load_balancer import (
     Front,
     FrontLog,
@@ -39,7 +39,6 @@ from lance_flight.serving.load_balancer import (
     run_program,
     show_certificate,
 )
-from lance_flight.serving.readiness import ServiceManager, check_ready_file, write_ready_file
 from lance_flight.serving.reloading import Reloader, message_of
 from lance_flight.serving.supervisor import Supervisor, end_with
 

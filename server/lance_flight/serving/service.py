@@ -1,4 +1,7 @@
-"""Builds a server from a root and a configuration."""
+"""Builds a server from a root and a configuration: its engine, its authentication, and the further ports over it.
+
+Modules for JSON web tokens, certificates and further ports are imported only if they are configured: a server without them starts sooner.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from lance_flight import machine
-from lance_flight.catalog.bulk.piece_processes import LARGE_BYTES, processes
+from lance_flight.catalog.bulk.pieces import LARGE_BYTES, processes
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.roots.table_resolver import PlainTables
@@ -35,16 +38,121 @@ from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.engine_backend import EngineBackend
+from lance_flight.flight.identity.authentication import Authentication, Authenticator
+from lance_flight.flight.identity.passwords import SessionTokens, UsersFile
+from lance_flight.flight.identity.static_tokens import TokensFile
 from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.peers import FlightPeers, Neighbours
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import TicketSealer
-from lance_flight.serving.doors import Door, Doors
-from lance_flight.serving.identity import authentication, certificates
 
 if TYPE_CHECKING:
     from lance_flight.flight.encryption import Tls
-    from lance_flight.flight.identity.authentication import Authentication
+    from lance_flight.flight.tls import TlsFiles
+
+
+class Door(Protocol):
+    """A further port: `title` says for whom it is."""
+
+    title: str
+
+    @property
+    def uri(self) -> str:
+        """Return its address."""
+        ...
+
+    def renew(self, tls: Tls) -> None:
+        """Show other certificates to clients that connect from now on."""
+        ...
+
+    def stopping(self) -> None:
+        """End what clients wait for by further calls: new calls are refused from now on."""
+        ...
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        ...
+
+
+class Doors:
+    """Doors of a server by the settings of their ports."""
+
+    def __init__(self, doors: Mapping[str, Door]) -> None:
+        self._doors = doors
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Return their addresses by the names of the settings."""
+        return {setting: door.uri for setting, door in self._doors.items()}
+
+    @property
+    def lines(self) -> list[str]:
+        """Return what is printed of each."""
+        return [f"{door.title} at {door.uri}" for door in self._doors.values()]
+
+    def renew(self, tls: Tls) -> None:
+        """Show other certificates at each of them."""
+        for door in self._doors.values():
+            door.renew(tls)
+
+    def stopping(self) -> None:
+        """Tell each that no new calls are to come."""
+        for door in self._doors.values():
+            door.stopping()
+
+    def stop(self) -> None:
+        """Close all of them."""
+        for door in self._doors.values():
+            door.stop()
+
+
+def authentication(config: ServerConfig, key: bytes) -> Authentication:
+    """Build the authentication of a server, whose `key` signs the tokens that it issues; raise `InvalidInput` for an unreadable file."""
+    tokens = SessionTokens(sealer=TicketSealer(key), lifetime=config.token_lifetime)
+    users = UsersFile(config.users_file, tokens) if config.users_file else None
+    others = _bearers(config)
+    return Authentication(
+        authenticators=tuple(others if users is None else (users, *others)),
+        granter=users,
+        allow_anonymous=config.allow_anonymous,
+        has_certificates=bool(config.tls_client_ca),
+    )
+
+
+def certificates(config: ServerConfig) -> TlsFiles | None:
+    """Return the files of a server's certificates; None without TLS."""
+    if not config.tls_certificate:
+        return None
+    tls = importlib.import_module("lance_flight.flight.tls")
+    files: TlsFiles = tls.TlsFiles(
+        certificate=config.tls_certificate, key=config.tls_key, client_ca=config.tls_client_ca
+    )
+    return files
+
+
+def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
+    """Yield the configured authenticators of bearer tokens that this server does not issue: static tokens and JSON web tokens."""
+    if config.tokens_file:
+        yield TokensFile(config.tokens_file)
+    if config.jwt_keys:
+        yield json_web_tokens(config)
+
+
+def json_web_tokens(config: ServerConfig) -> Authenticator:
+    """Return the authenticator of JSON web tokens; raise `InvalidInput` for a key set that cannot be read."""
+    tokens = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
+    rules = tokens.TokenRules(
+        issuer=config.jwt_issuer,
+        audience=config.jwt_audience,
+        algorithms=tuple(name.strip() for name in config.jwt_algorithms.split(",") if name.strip()),
+        principal_claim=config.jwt_principal_claim,
+        groups_claim=config.jwt_groups_claim,
+        leeway=config.jwt_leeway,
+    )
+    kind = tokens.KeysUrl if config.jwt_keys.startswith("https:") else tokens.KeysFile
+    made: Authenticator = tokens.JsonWebTokens(rules, kind(config.jwt_keys))
+    return made
+
 
 KEY_BYTES = 32
 KEY_FILE = "ticket.key"

@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from lance_flight.serving.children import Child, ChildSpec, Life, Reason
-from lance_flight.serving.readiness import NO_MANAGER, ServiceManager
+from lance_flight.serving.children import NO_MANAGER, Child, ChildSpec, Life, Reason, ServiceManager
 from lance_flight.serving.reloading import WATCH_SECONDS, Reloader, has_terminal
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)

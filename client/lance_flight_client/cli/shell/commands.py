@@ -21,9 +21,8 @@ from lance_flight.engine.sql.tokens import closing_places, tokenize
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import execute, ingest, run_statement
-from lance_flight_client.cli.connecting import content
+from lance_flight_client.cli.connecting import Begins, cancellable, content
 from lance_flight_client.cli.file_streams import FileStream
-from lance_flight_client.cli.interrupts import Begins, cancellable
 from lance_flight_client.cli.running_sql import statements_of
 from lance_flight_client.cli.shell.session import ShellSession
 from lance_flight_client.errors import ServerError

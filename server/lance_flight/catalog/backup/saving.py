@@ -44,14 +44,13 @@ from lance_flight.catalog.backup.backup_format import (
 )
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, Root
-from lance_flight.catalog.storage.blobs import has_extension
 from lance_flight.catalog.storage.branches import tags_of
+from lance_flight.catalog.storage.lance_columns import has_extension
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import RetryPolicy, retry
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
-from lance_flight.catalog.storage.table_cache import map_tables
-from lance_flight.catalog.storage.version_files import LocationGuard
+from lance_flight.catalog.storage.table_versions import LocationGuard, map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import open_at, path_of_base
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported

@@ -17,7 +17,7 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import opened_tables
+from lance_flight.catalog.storage.table_versions import opened_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import source_of

@@ -23,8 +23,7 @@ from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.retries import until_answered
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_files import is_followed
+from lance_flight.catalog.storage.table_versions import is_followed, kept_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint

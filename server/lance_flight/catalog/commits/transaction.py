@@ -21,7 +21,7 @@ from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import kept_tables
+from lance_flight.catalog.storage.table_versions import kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, sealed_deletions
 from lance_flight.catalog.tables.partitions import path_of_base
 from lance_flight.errors import NotFound

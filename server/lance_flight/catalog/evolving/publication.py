@@ -25,11 +25,11 @@ from lance_flight.catalog.manifests.differences import Difference, conform_rows
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.formats import version_of
-from lance_flight.catalog.storage.lance_fields import field_id, numbers_of_columns
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.lance_columns import field_id, numbers_of_columns
+from lance_flight.catalog.storage.table_versions import map_tables
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import definitions_of, note_of, published_definitions
 from lance_flight.errors import NotFound, SerializationFailure, Unsupported

@@ -1,7 +1,7 @@
 """A new schema for a namespace and all its tables.
 
 Names, order, nullability and new columns that are NULL cost no data: the fields that stay keep Lance's numbers
-(`storage/lance_fields.py`). Columns of another type, and those that are computed, are written anew, the others are not.
+(`storage/lance_columns.py`). Columns of another type, and those that are computed, are written anew, the others are not.
 
 Every partition table gets a version with the new schema first, which nobody sees; the commit moves the pins and says
 the schema. A commit that comes too late begins again on a newer snapshot: a table that somebody has written to meanwhile is staged
@@ -29,8 +29,7 @@ from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.staging import repin_rows
 from lance_flight.catalog.manifests.snapshot import NO_VALUES, IdentityValues, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
-from lance_flight.catalog.storage.blobs import with_documents
-from lance_flight.catalog.storage.lance_fields import (
+from lance_flight.catalog.storage.lance_columns import (
     Key,
     chosen_numbers,
     field_id,
@@ -39,6 +38,7 @@ from lance_flight.catalog.storage.lance_fields import (
     renumber_fragments,
     stored_children,
     walk,
+    with_documents,
     with_numbers,
 )
 from lance_flight.catalog.storage.names import OFFSETS, ROW_ADDRESS

@@ -23,12 +23,12 @@ from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.commit import has_data, is_old
 from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices, stage_without
-from lance_flight.catalog.maintenance.reports import OperationReport
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.storage.lance_fields import numbers
+from lance_flight.catalog.storage.lance_columns import numbers
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.storage.whole_files import DATA, seal_fragments
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions

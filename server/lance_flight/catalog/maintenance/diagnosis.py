@@ -22,7 +22,7 @@ from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.staging_area import private_places
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import LanceFlightError, NewerFormat

@@ -26,11 +26,11 @@ from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork, Progress, check_stopped
 from lance_flight.catalog.commits.staging import repin_rows
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import OPENERS, map_tables
+from lance_flight.catalog.storage.table_versions import OPENERS, map_tables
 from lance_flight.catalog.storage.whole_files import INDICES, sealed_index
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions

@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import PieceWork, Progress
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.rewriting import rewrite
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, Snapshot
 from lance_flight.catalog.manifests.version_log import Change, Revision, commit
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.formats import FORMAT_KEY, FORMATS, TABLE, version_of
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.errors import Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.spec import Evaluate

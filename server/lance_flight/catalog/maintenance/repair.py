@@ -17,17 +17,16 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import all_removed, edit_of
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, Revision, commit
-from lance_flight.catalog.namespace import PartitionedNamespace
-from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.durability import committing, flush
+from lance_flight.catalog.storage.lance_columns import all_rows
 from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, parse_version
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, split_fields
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.errors import Corrupt, LanceFlightError, NewerFormat, NotFound, storage_error

@@ -20,13 +20,13 @@ from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.removals import combine_edits, table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import reserve_turn
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_rows, row_counts

@@ -29,7 +29,7 @@ from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.leases import GRACE
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of

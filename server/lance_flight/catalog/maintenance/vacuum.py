@@ -29,7 +29,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.storage import branches, names
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import flush, take_back
@@ -52,7 +52,7 @@ from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_detached, p
 from lance_flight.catalog.storage.reserve import last_full, run_with_reserve
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, StoredFile
-from lance_flight.catalog.storage.version_files import LocationGuard
+from lance_flight.catalog.storage.table_versions import LocationGuard
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions

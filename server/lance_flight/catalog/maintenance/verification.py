@@ -21,14 +21,13 @@ from lance import LanceDataset
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.writer import partition_values
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, PartitionContext, PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.storage.retries import MOVE_ROWS, retry
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA, INDICES, damage_of, deletion_damage, index_damage
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import all_segments
 from lance_flight.catalog.tables.scan import Scan

@@ -37,7 +37,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.data_files import Layout, write_file
-from lance_flight.catalog.storage.lance_fields import chosen_numbers, least_number, numbers, walk, with_numbers
+from lance_flight.catalog.storage.lance_columns import chosen_numbers, least_number, numbers, walk, with_numbers
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import sealed_deletions

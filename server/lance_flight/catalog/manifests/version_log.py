@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.durability import committing, flush, hold_plac
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.retries import COMMIT, conflicts, retry
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
-from lance_flight.catalog.storage.version_files import LatestVersion, VersionFile
+from lance_flight.catalog.storage.table_versions import LatestVersion, VersionFile
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.lru_cache import LruCache

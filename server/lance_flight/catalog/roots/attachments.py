@@ -23,11 +23,11 @@ from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, r
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
-from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.lance_columns import columns_of
 from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.schema_adapter import readable
 from lance_flight.catalog.tables.sources import Source, source_of

@@ -18,7 +18,6 @@ from weakref import finalize
 
 from lance_flight.catalog.manifests.manifest import Manifest, create_table, remove_left_over
 from lance_flight.catalog.manifests.version_log import commit
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
@@ -29,7 +28,7 @@ from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.looks import looks
 from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.errors import (
     AlreadyExists,
     Conflict,

@@ -13,7 +13,6 @@ from threading import RLock
 from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.manifests.manifest import has_lost_manifest, is_left_over
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import TRANSACTIONS, PlainTable, has_lost_versions
 from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
 from lance_flight.catalog.roots.views import ViewDefinition, Views
@@ -21,8 +20,8 @@ from lance_flight.catalog.storage.formats import RootFormats
 from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_cache import map_tables
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.storage.table_versions import map_tables
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX, PUBLIC, TableName, is_table_directory
 

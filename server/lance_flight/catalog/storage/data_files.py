@@ -21,7 +21,7 @@ from lance.fragment import DataFile, write_fragments
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.formats import check_values, unstorable_in
-from lance_flight.catalog.storage.lance_fields import new_schema, numbers
+from lance_flight.catalog.storage.lance_columns import new_schema, numbers
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.whole_files import DATA, seal
 from lance_flight.errors import SchemaError

@@ -28,7 +28,7 @@ from lance.dataset import IndexFile
 
 from lance_flight.catalog.manifests.manifest_rows import entries_of, guard_row
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.storage.lance_fields import number_at
+from lance_flight.catalog.storage.lance_columns import number_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS

@@ -24,16 +24,21 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS, find_commit
-from lance_flight.catalog.storage.blobs import all_rows
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
 from lance_flight.catalog.storage.formats import check_values, file_version_of
-from lance_flight.catalog.storage.lance_fields import leaves, new_schema, numbers, renumber_fragments, seed_of
+from lance_flight.catalog.storage.lance_columns import (
+    all_rows,
+    leaves,
+    new_schema,
+    numbers,
+    renumber_fragments,
+    seed_of,
+)
 from lance_flight.catalog.storage.names import BRANCHES
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
-from lance_flight.catalog.storage.table_cache import kept_tables
-from lance_flight.catalog.storage.version_files import LocationGuard, is_followed
+from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables
 from lance_flight.catalog.storage.whole_files import DATA, change_fragments, seal_fragments
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
@@ -192,7 +197,7 @@ def create(
 
     What is written to it later is of their version of Lance's format.
 
-    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`merged.py`). The
+    Its files are numbered from anywhere on, so that those of several tables can be told apart in one dataset (`sources.py`). The
     place is the transaction's own, but what it has staged there before may be there: the version does without it.
     """
     options, columns = store.options or None, new_schema(schema)

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.storage.blobs import blob_arguments
-from lance_flight.catalog.storage.lance_fields import field_id
+from lance_flight.catalog.storage.lance_columns import blob_arguments, field_id
 from lance_flight.catalog.storage.names import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.indices import has_outdated_index
 from lance_flight.catalog.tables.lineage import (

@@ -28,8 +28,15 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.manifests.snapshot import PartitionContext
-from lance_flight.catalog.storage.blobs import columns_of, columns_with_metadata
-from lance_flight.catalog.storage.lance_fields import field_id, numbered_columns, numbers, walk, without_files
+from lance_flight.catalog.storage.lance_columns import (
+    columns_of,
+    columns_with_metadata,
+    field_id,
+    numbered_columns,
+    numbers,
+    walk,
+    without_files,
+)
 from lance_flight.catalog.storage.names import OFFSET_BITS, ROW_ADDRESS
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.lru_cache import VersionCache

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lance_flight.catalog.bulk.piece_processes import processes
-from lance_flight.catalog.bulk.pieces import Keep, Piece, PieceWork, Progress, R, Threads
+from lance_flight.catalog.bulk.pieces import Keep, Piece, PieceWork, Progress, R, Threads, processes
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import refresh_indices

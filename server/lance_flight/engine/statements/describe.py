@@ -9,8 +9,8 @@ from functools import partial
 import pyarrow as pa
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.namespace import require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.table import require_partitions
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lance_flight.catalog.bulk.piece_processes import work_beside_queries
+from lance_flight.catalog.bulk.pieces import work_beside_queries
 from lance_flight.catalog.maintenance.indexing import (
     create_index,
     drop_index,

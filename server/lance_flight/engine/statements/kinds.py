@@ -16,7 +16,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.maintenance.reports import OperationReport
+from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.names.statement_context import Scope

@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from lance_flight.catalog.bulk.piece_processes import work_beside_queries
-from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.namespace import require_partitions
+from lance_flight.catalog.bulk.pieces import Watch, work_beside_queries
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import Table, require_partitions
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references

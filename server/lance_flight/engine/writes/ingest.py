@@ -21,11 +21,11 @@ from lance_flight.catalog.bulk.shared_ingests import SharedIngest, SharedIngests
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.commits.once import CommitToken, checked_id, checked_name, named_commit
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.rows import check_lengths
 from lance_flight.engine.query.policies.access import OVERWRITING, UNLIMITED, Access, Privilege

@@ -14,12 +14,12 @@ import pyarrow as pa
 from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import removed_rows
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.namespace import PartitionedNamespace, display, require_partitions
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, show_values
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace, display, require_partitions
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.cursor import Cursor

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.manifest import has_lost_manifest
-from lance_flight.catalog.namespace import PartitionedNamespace
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.blobs import columns_of
+from lance_flight.catalog.storage.lance_columns import columns_of
 from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import Source
 from lance_flight.engine.translation.evaluation import evaluate

@@ -21,7 +21,7 @@ from lance_flight.catalog.search.searching import (
     best_of_equal,
     keys_of_rows,
 )
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition
 from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan

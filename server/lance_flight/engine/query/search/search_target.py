@@ -17,9 +17,8 @@ from datafusion import DataFrame
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.search.row_ranking import Addresses
 from lance_flight.catalog.tables.indices import IndexDefinition
-from lance_flight.catalog.tables.merged import MERGED_TABLES, Merged, merge
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
-from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
+from lance_flight.catalog.tables.sources import MERGED_TABLES, Merged, Open, PinnedTable, Source, merge
 from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.optimising.optimiser import Optimiser
 from lance_flight.engine.query.tables.computed_tables import ComputedTable, Lane

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.indexing import missing_segment
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of

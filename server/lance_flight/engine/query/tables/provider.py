@@ -25,11 +25,10 @@ import pyarrow.dataset as pads
 
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.store import UNREADABLE
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.tables.indices import indices_of
-from lance_flight.catalog.tables.merged import MERGED_TABLES, own_source, sources
 from lance_flight.catalog.tables.scan import BATCH_ROWS, LookedUp, Scan, Span, empty_batches, rows_within
-from lance_flight.catalog.tables.sources import Open, PinnedTable, Source
+from lance_flight.catalog.tables.sources import MERGED_TABLES, Open, PinnedTable, Source, own_source, sources
 from lance_flight.engine.query.tables.measured_plans import MeasuredPlans, MeasuredTable
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.table_cache import map_tables
+from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import indices_of

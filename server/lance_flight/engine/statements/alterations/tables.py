@@ -11,9 +11,8 @@ from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.namespace import PartitionedNamespace, require_partitions
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table, require_partitions
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name
