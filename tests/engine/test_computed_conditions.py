@@ -170,7 +170,6 @@ def test_a_day_that_a_month_lacks_is_read_with_its_last(database: Database, move
     rows = ", ".join(f"(TIMESTAMP '{each}')" for each in MONTH_ENDS)
     database.run(f"INSERT INTO ends VALUES {rows}")
     values = [(ts, datetime.fromisoformat(str(value))) for ts, value in database.rows(f"SELECT ts, {moved} FROM ends")]
-    read = []
     for sign, compare in COMPARISONS.items():
         for each in MONTH_ENDS:
             condition = f"{moved} {sign} TIMESTAMP '{each}'"
@@ -178,5 +177,4 @@ def test_a_day_that_a_month_lacks_is_read_with_its_last(database: Database, move
             assert sorted(ts for (ts,) in database.rows(f"SELECT ts FROM ends WHERE {condition}")) == sorted(kept), (
                 condition
             )
-            read.append(partitions(database, "ends", condition)[0])
-    assert min(read) < len(MONTH_ENDS)
+    assert partitions(database, "ends", f"{moved} < TIMESTAMP '{MONTH_ENDS[0]}'")[0] < len(MONTH_ENDS)

@@ -224,17 +224,24 @@ def test_the_command_asks_before_it_gives_rows_up(
     assert Database(root).value("SELECT count(*) FROM parts") == COMMITS - 1
 
 
-@pytest.mark.parametrize("layout", ["p", "bucket(2, id)", "year(at), p", "truncate(1, p)"])
-@pytest.mark.parametrize("lose", ["__manifest", "__manifest/_versions"])
-def test_a_lost_manifest_is_made_anew(
-    tmp_path: Path, layout: str, lose: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = Database(tmp_path / "root")
-    asked.run(f"CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, at TIMESTAMP) PARTITIONED BY ({layout})")
+@pytest.fixture(scope="module", params=["p", "bucket(2, id)", "year(at), p", "truncate(1, p)"])
+def changed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A root with a table of several commits, and how it is partitioned."""
+    asked = Database(tmp_path_factory.mktemp("changed") / "root")
+    asked.run(f"CREATE TABLE t (id BIGINT NOT NULL, p VARCHAR, at TIMESTAMP) PARTITIONED BY ({request.param})")
     for number, p in enumerate(["NULL", "'x1'", "'x0'", "NULL", "'x0'", "'x1'"]):
         asked.run(f"INSERT INTO t VALUES ({number}, {p}, '202{number}-05-05')")
     asked.run("UPDATE t SET at = NULL WHERE id = 3")
     asked.run("DELETE FROM t WHERE id = 4")
+    return asked.root, request.param
+
+
+@pytest.mark.parametrize("lose", ["__manifest", "__manifest/_versions"])
+def test_a_lost_manifest_is_made_anew(
+    tmp_path: Path, changed: tuple[Path, str], lose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template, layout = changed
+    asked = Database(Path(shutil.copytree(template, tmp_path / "root")))
     rows = asked.rows("SELECT * FROM t ORDER BY id")
     shutil.rmtree(asked.root / "t" / lose)
     command = ["repair", str(asked.root), "t", "--partition-by", layout]
