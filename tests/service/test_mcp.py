@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lance_flight_client.cli import parser
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.documents import blocks
+from tests.service.commands import run
 from tests.service.principals import rows, token_of, tokens_file
 from tests.service.server_process import COMMAND, Server, serving
 
@@ -66,22 +67,29 @@ class Lake:
         return called(self.stdio(name, *options), tool, arguments)
 
 
+@dataclass(frozen=True)
+class Assistant:
+    """A client of the tools, which one process serves."""
+
+    client: Client
+    portal: BlockingPortal
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """The text of a tool's answer; an error in brackets."""
+        answer = self.portal.call(self.client.call_tool, tool, dict(arguments))
+        text = str(answer.content[0].text)
+        return f"[error] {text}" if answer.is_error else text
+
+
+@contextmanager
+def assistant(target: Any) -> Iterator[Assistant]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(target)) as client:
+        yield Assistant(client, portal)
+
+
 def called(target: Any, tool: str, arguments: Mapping[str, Any]) -> str:
-    (text,) = asked(target, [(tool, arguments)])
-    return text
-
-
-def asked(target: Any, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    async def ask() -> list[str]:
-        found = []
-        async with Client(target) as client:
-            for tool, arguments in calls:
-                answer = await client.call_tool(tool, dict(arguments))
-                text = answer.content[0].text
-                found.append(f"[error] {text}" if answer.is_error else text)
-        return found
-
-    return anyio.run(ask)
+    with assistant(target) as asked:
+        return asked.call(tool, arguments)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +103,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         for sql in SETUP.split(";"):
             rows(server.uri, "owner", sql)
         yield Lake(server, place)
+
+
+@pytest.fixture(scope="module")
+def alice(lake: Lake) -> Iterator[Assistant]:
+    """The tools of a reader, without further options."""
+    with assistant(lake.stdio("alice")) as asked:
+        yield asked
 
 
 CALLS: dict[str, tuple[str, Mapping[str, Any], Sequence[Sequence[str | None]]]] = {
@@ -121,10 +136,9 @@ CALLS: dict[str, tuple[str, Mapping[str, Any], Sequence[Sequence[str | None]]]] 
 }  # fmt: skip
 
 
-def test_a_tool_has_the_rights_of_its_user(lake: Lake) -> None:
-    answers = asked(lake.stdio("alice"), [(tool, arguments) for tool, arguments, _ in CALLS.values()])
-    for (name, (*_, expected)), answer in zip(CALLS.items(), answers, strict=True):
-        assert json.loads(answer)["rows"] == expected, name
+def test_a_tool_has_the_rights_of_its_user(alice: Assistant) -> None:
+    for name, (tool, arguments, expected) in CALLS.items():
+        assert json.loads(alice.call(tool, arguments))["rows"] == expected, name
 
 
 def test_a_root_needs_no_server(lake: Lake) -> None:
@@ -132,39 +146,28 @@ def test_a_root_needs_no_server(lake: Lake) -> None:
         command = ["mcp", "--root", str(lake.server.root), *options]
         return stdio_client(StdioServerParameters(command=COMMAND, args=command))
 
-    asking = {"sql": "SELECT count(*) FROM docs"}
-    found, refused = asked(over(), [("query", asking), ("query", {"sql": "DELETE FROM docs"})])
-    assert json.loads(found)["rows"] == [["3"]]
-    assert refused.startswith("[error]")
+    with assistant(over()) as asked:
+        assert json.loads(asked.call("query", {"sql": "SELECT count(*) FROM docs"}))["rows"] == [["3"]]
+        assert asked.call("query", {"sql": "DELETE FROM docs"}).startswith("[error]")
     assert rows(lake.server.uri, "owner", "SELECT count(*) FROM docs") == [(3,)]
     for options in (["--uri", lake.server.uri], ["--port", "0"], ["--root", str(lake.server.root / "absent")]):
-        ended = subprocess.run(
-            [COMMAND, "mcp", "--root", str(lake.server.root), *options],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ended = run("mcp", "--root", str(lake.server.root), *options)
         assert ended.returncode == 1
-        assert "expected" in ended.stderr
+        assert b"expected" in ended.stderr
 
 
-def test_tools_say_what_they_do(lake: Lake) -> None:
-    async def listed() -> tuple[list[Any], str]:
-        async with Client(lake.stdio("alice")) as client:
-            return (await client.list_tools()).tools, client.instructions or ""
-
-    tools, instructions = anyio.run(listed)
+def test_tools_say_what_they_do(alice: Assistant) -> None:
+    tools = alice.portal.call(alice.client.list_tools).tools
     assert sorted(tool.name for tool in tools) == TOOLS
-    assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
-    assert "list_tables" in instructions
+    assert all(tool.annotations and tool.annotations.read_only_hint and tool.description for tool in tools)
+    assert "list_tables" in (alice.client.instructions or "")
 
 
-def test_a_table_is_described(lake: Lake) -> None:
-    described = json.loads(lake.call("alice", "describe_table", {"table": "docs"}))
+def test_a_table_is_described(alice: Assistant) -> None:
+    described = json.loads(alice.call("describe_table", {"table": "docs"}))
     assert ["id", "BIGINT", "NO", "0", None, "number"] in described["columns"]["rows"]
     assert described["indices"]["rows"] == []
-    plan = json.loads(lake.call("alice", "explain", {"sql": "SELECT id FROM docs WHERE id = 1"}))
+    plan = json.loads(alice.call("explain", {"sql": "SELECT id FROM docs WHERE id = 1"}))
     assert any(kind == "partitions" for kind, _ in plan["rows"])
 
 
@@ -187,9 +190,9 @@ REFUSED: dict[str, tuple[str, Mapping[str, Any], str]] = {
 }
 
 
-def test_what_a_user_may_not_is_refused(lake: Lake) -> None:
-    answers = asked(lake.stdio("alice"), [(tool, arguments) for tool, arguments, _ in REFUSED.values()])
-    for (name, (*_, said)), answer in zip(REFUSED.items(), answers, strict=True):
+def test_what_a_user_may_not_is_refused(alice: Assistant) -> None:
+    for name, (tool, arguments, said) in REFUSED.items():
+        answer = alice.call(tool, arguments)
         assert answer.startswith("[error]"), name
         assert said in answer.removeprefix("[error]"), (name, answer)
 
@@ -200,7 +203,8 @@ def test_nothing_changes_without_writes(lake: Lake) -> None:
         for sql in ("INSERT INTO ledger VALUES (1)", "SET access = 'all'", "CREATE TABLE t (n BIGINT)", "DROP TABLE docs",
                     "EXPLAIN ANALYZE INSERT INTO ledger VALUES (1)", "ALTER TABLE docs COMPACT")
     ] + [("explain", {"sql": "ANALYZE DELETE FROM docs"}), ("query", {"sql": "INSERT INTO ledger VALUES (1)"})]  # fmt: skip
-    answers = asked(lake.stdio("owner"), changes)
+    with assistant(lake.stdio("owner")) as asked:
+        answers = [asked.call(*change) for change in changes]
     assert [answer for answer in answers if not answer.startswith("[error]")] in ([], ['{"affected_rows": 0}'])
     assert rows(lake.server.uri, "owner", "SELECT count(*) FROM ledger") == [(0,)]
     assert rows(lake.server.uri, "owner", "SELECT count(*) FROM docs") == [(3,)]
@@ -210,13 +214,12 @@ def test_nothing_changes_without_writes(lake: Lake) -> None:
 
 
 def test_answers_are_bounded(lake: Lake) -> None:
-    many = {"sql": "SELECT value FROM generate_series(1, 2000000000)"}
-    answer = json.loads(lake.call("alice", "query", many, "--max-rows", "7"))
-    assert (len(answer["rows"]), "cut after 7 rows" in answer["note"]) == (7, True)
-    long = {"sql": "SELECT repeat('x', 1000000) AS x FROM generate_series(1, 100)"}
-    answer = lake.call("alice", "query", long, "--max-characters", "5000")
-    assert len(answer) < 6000
-    assert "cut after 2 rows" in json.loads(answer)["note"]
+    with assistant(lake.stdio("alice", "--max-rows", "7", "--max-characters", "5000")) as asked:
+        many = json.loads(asked.call("query", {"sql": "SELECT value FROM generate_series(1, 2000000000)"}))
+        assert (len(many["rows"]), "cut after 7 rows" in many["note"]) == (7, True)
+        long = asked.call("query", {"sql": "SELECT repeat('x', 1000000) AS x FROM generate_series(1, 100)"})
+    assert len(long) < 6000
+    assert "cut after 2 rows" in json.loads(long)["note"]
     slow = {
         "sql": "SELECT sum(sin(a.value) * sin(b.value)) FROM generate_series(1, 2000000000) a, generate_series(1, 1000) b"
     }
@@ -299,10 +302,8 @@ WRONG_OPTIONS = {
 @pytest.mark.parametrize("name", WRONG_OPTIONS)
 def test_wrong_options_are_named(name: str) -> None:
     arguments, said = WRONG_OPTIONS[name]
-    ran = subprocess.run(
-        [COMMAND, "mcp", *arguments], check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
-    )
-    assert (ran.returncode, said in ran.stderr) == (1, True), ran.stderr
+    ran = run("mcp", *arguments)
+    assert (ran.returncode, said in ran.stderr.decode()) == (1, True), ran.stderr
 
 
 def test_without_the_extra_the_error_names_it(lake: Lake) -> None:
