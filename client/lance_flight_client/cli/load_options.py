@@ -1,4 +1,4 @@
-"""What is known of a load before a file is opened: what becomes of a table that is there, the form of text files, and notes on partition fields."""
+"""Choices of a load that are checked before a file is opened: what becomes of an existing table, the form of text files, partition fields."""
 
 from __future__ import annotations
 
