@@ -680,6 +680,40 @@ FEATURES = {
             "SELECT max(CAST(s AS TIMESTAMP)), date_trunc('month', min(s::TIMESTAMP)) FROM said",
         ],
     ),
+    "texts of values": Feature(
+        tables={
+            "valued (id BIGINT, ts TIMESTAMP, d DATE, t TIME, l BIGINT[], w VARCHAR[])": (
+                "bucket(2, id)",
+                "(1, '2024-01-05 10:00', '2024-01-05', '10:00:00.5', [1, NULL], ['a', 'b, c', '']), (2, NULL, NULL, NULL, NULL, NULL), (3, '2024-02-29 10:15:30.25', '1969-12-31', '00:00:00', [], ['it''s', 'x:y', 'NULL', NULL])",
+            )
+        },
+        queries=[
+            *(
+                f"SELECT id, {text} FROM valued"
+                for text in (
+                    "CAST(l AS VARCHAR), CAST(w AS VARCHAR), CAST([ts] AS VARCHAR), [d, NULL]::VARCHAR",
+                    "t::VARCHAR, 'at ' || t, 'at ' || ts, 'on ' || d",
+                    "(INTERVAL '1 day' * id)::VARCHAR, 'for ' || (INTERVAL '14 months 2 days 90 minutes' * id)",
+                    "(ts - TIMESTAMP '2024-01-01')::VARCHAR, (TIMESTAMP '2024-01-01' - ts)::VARCHAR",
+                    "CAST({'a': id, 'b': ts} AS VARCHAR), {'a b': w}::VARCHAR, map(['x', 'y'], [id, NULL])::VARCHAR",
+                    "CAST([true, NULL] AS VARCHAR), [[1, id], NULL, []]::VARCHAR, [1.50::DECIMAL(9, 2), id]::VARCHAR",
+                    "length(t::VARCHAR), left(ts::VARCHAR, 13), left('' || ts, 13)",
+                    "printf('%s', ts), format('{}', ts)",
+                )
+            ),
+            "SELECT string_agg(ts, '; ' ORDER BY id), string_agg(DISTINCT t, ';' ORDER BY t) FROM valued",
+            "SELECT string_agg(l, '; ' ORDER BY id DESC) FROM valued",
+            "SELECT array_to_string([ts, NULL, ts], '; '), array_to_string([INTERVAL '1 day', INTERVAL '90 minutes'], ', ') FROM valued WHERE ts IS NOT NULL",
+            "SELECT l::VARCHAR, count(*) FROM valued GROUP BY l::VARCHAR",
+        ],
+        refused={
+            "SELECT length(l) FROM valued": "write len",
+            "SELECT reverse(w) FROM valued": "write list_reverse",
+            "SELECT concat(l, 'x') FROM valued": "write list_concat",
+            "SELECT concat_ws(',', w, 'x') FROM valued": "write array_to_string",
+            "SELECT left(w, 1) FROM valued": "write l",
+        },
+    ),
     "functions as keys": Feature(
         tables={
             "keyed (id BIGINT, s VARCHAR, ts TIMESTAMP)": (

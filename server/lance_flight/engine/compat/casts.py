@@ -4,7 +4,8 @@ DataFusion 55 cuts what is behind the point where they round: decimals, and numb
 even one of two integers. Planning tells the types of what is cast (`engine.compat.operand_types`). A double is rounded by a typed
 function, a decimal by `round(round(a))`, which names of columns leave out. Unnecessary with a release of DataFusion that rounds.
 
-Texts of timestamps are those of PostgreSQL: `2024-01-05 10:15:30.5`, where DataFusion 55 writes `2024-01-05T10:15:30.500`.
+Texts of moments, intervals and lists are those of `engine.functions.value_texts`, in casts as in functions over texts. A list is
+no text to such a function, but its cast is.
 
 `CAST(a AS VARCHAR(3))` keeps three characters, where DataFusion 55 ignores the length (its option
 `datafusion.sql_parser.support_varchar_with_length`). The sum of a length and zero tells such a call from one of a client, so that
@@ -17,18 +18,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, with_calls, wrap_spans
-from lance_flight.engine.functions.date_spans import MOMENT_TEXT
 from lance_flight.engine.functions.readable_texts import CAST_TO, READABLE
+from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT, has_own_text
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, tokenize
-from lance_flight.model.arrow_types import is_string
+from lance_flight.errors import SqlError
+from lance_flight.model.arrow_types import is_list, is_string
+from lance_flight.model.type_names import type_name
 
 _INTEGERS = frozenset(["TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT64"])
 _CASTS = frozenset(["CAST", "TRY_CAST"])
@@ -138,10 +142,27 @@ def _is_whole(operands: Operands, start: int, stop: int) -> bool:
 
 _TEXTS = frozenset(["VARCHAR", "CHAR", "NVARCHAR"])
 _ALL_TEXTS = _TEXTS | {"TEXT", "STRING", "CHARACTER"}
-_MAY_CAST_TEXT = re.compile(
-    rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_ALL_TEXTS))})\b|\|\||\bconcat(?:_ws)?\s*\(", re.IGNORECASE
+_TEXT_FUNCTIONS: Mapping[str, str | None] = MappingProxyType(
+    {
+        "CONCAT": "list_concat(a, b)",
+        "CONCAT_WS": "array_to_string(l, ',')",
+        "STRING_AGG": None,
+        "LENGTH": "len(l)",
+        "CHAR_LENGTH": "len(l)",
+        "CHARACTER_LENGTH": "len(l)",
+        "REVERSE": "list_reverse(l)",
+        "LEFT": "l[1:n]",
+        "RIGHT": "l[-n:]",
+        "LPAD": "list_resize(l, n)",
+        "RPAD": "list_resize(l, n)",
+        "REGEXP_REPLACE": "list_transform(l, x -> regexp_replace(x, 'a', 'b'))",
+    }
 )
-_CONCATENATIONS = frozenset(["CONCAT", "CONCAT_WS"])
+"""Functions that take any value as its text, and what to write of a list in their place; None where its text is meant."""
+_AGGREGATES = frozenset(["STRING_AGG"])
+_MAY_CAST_TEXT = re.compile(
+    rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_ALL_TEXTS))})\b|\|\||\b(?:{'|'.join(_TEXT_FUNCTIONS)})\s*\(", re.IGNORECASE
+)
 
 
 def may_cast_to_texts(text: str) -> bool:
@@ -156,16 +177,56 @@ def with_texts(text: str) -> tuple[str, list[str]]:
     "SELECT CAST(__operand_call0(a) AS VARCHAR(3)), __operand_call1(b)::text || __operand_call2(c), concat(__operand_call3(d), 'x') FROM t"
     """
     operands = Factors(tokenize(text))
-    return named_alike(text, operands, _made_texts(operands))
+    return named_alike(text, operands, list(_made_texts(operands)))
 
 
-def with_texts_of_moments(
+def with_value_texts(
     text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> tuple[str, dict[str, pa.DataType]]:
-    """Return the text with texts in place of the timestamps that become texts, and the type of the argument of each new call."""
-    made = zip(_made_texts(Factors(tokenize(text))), names, strict=True)
-    spans = {span: name for span, name in made if name in types and pa.types.is_timestamp(types[name])}
-    return with_calls(text, MOMENT_TEXT, spans, types)
+    """Return the text with texts in place of the values that become texts, and the type of the argument of each new call."""
+    spans: dict[Span, str] = {}
+    for (span, maker), name in zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True):
+        if name in types and has_own_text(types[name]):
+            if pa.types.is_nested(types[name]) and _TEXT_FUNCTIONS.get(maker) is not None:
+                raise SqlError(
+                    f"{maker.lower()} takes a text, got {type_name(types[name])}; write {_TEXT_FUNCTIONS[maker]}, or CAST(l AS VARCHAR)"
+                )
+            if not (maker == "||" and pa.types.is_nested(types[name])):
+                spans[span] = name
+    return with_calls(text, VALUE_TEXT, spans, types)
+
+
+_MAY_JOIN = re.compile(r"\b(?:array|list)_(?:to_string|join)\s*\(", re.IGNORECASE)
+_JOINS = frozenset(["ARRAY_TO_STRING", "LIST_TO_STRING", "ARRAY_JOIN", "LIST_JOIN"])
+
+
+def may_join_lists(text: str) -> bool:
+    """Return whether a query may join the elements of a list."""
+    return _MAY_JOIN.search(text) is not None
+
+
+def with_joined_lists(text: str) -> tuple[str, list[str]]:
+    """Return a text with the lists whose elements are joined in functions that tell their types, and the names of the functions."""
+    operands = Operands(tokenize(text))
+    return named_alike(text, operands, _joined_lists(operands))
+
+
+def with_element_texts(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with lists of texts in place of lists of moments, intervals or lists, and the type of the argument of each new call."""
+    joined = zip(_joined_lists(Operands(tokenize(text))), names, strict=True)
+    spans = {span: name for span, name in joined if name in types and is_list(types[name]) and has_own_text(types[name].value_type)}
+    return with_calls(text, ELEMENT_TEXTS, spans, types)
+
+
+def _joined_lists(operands: Operands) -> list[Span]:
+    return [
+        span
+        for at, token in enumerate(operands.tokens)
+        if token.word in _JOINS and operands.is_sign(at + 1, "(")
+        for span in operands.read_items(at + 1)[:1]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,16 +273,22 @@ READABLE_CASTS = tuple(
 )
 
 
-def _made_texts(operands: Factors) -> list[Span]:
-    """Return what is cast to a text or is concatenated, but for literals and casts to texts."""
-    spans = list(_cast_to(operands, _ALL_TEXTS))
+def _made_texts(operands: Factors) -> dict[Span, str]:
+    """Return what is cast to a text, `||` or is taken as a text by a function, and by which, but for literals and casts to texts."""
+    spans = [(span, "CAST") for span in _cast_to(operands, _ALL_TEXTS)]
     for at, token in enumerate(operands.tokens):
-        if token.word in _CONCATENATIONS and operands.is_sign(at + 1, "("):
-            spans += operands.read_items(at + 1)
+        if token.word in _TEXT_FUNCTIONS and operands.is_sign(at + 1, "("):
+            items = operands.read_items(at + 1)
+            spans += [(item, token.word) for item in (_items_of_string_agg(operands, items) if token.word in _AGGREGATES else items)]
         elif is_concatenation(operands.tokens, at):
-            spans += [(operands.left_of(at, "*"), at), (at + 2, operands.right_of(at + 1, "*"))]
-    found = dict.fromkeys(span for span in spans if span[0] < span[1])
-    return [span for span in found if not _is_text(operands, *span)]
+            spans += [((operands.left_of(at, "*"), at), "||"), ((at + 2, operands.right_of(at + 1, "*")), "||")]
+    return {span: maker for span, maker in spans if span[0] < span[1] and not _is_text(operands, *span)}
+
+
+def _items_of_string_agg(operands: Factors, items: Sequence[Span]) -> Iterator[Span]:
+    """Yield the value that string_agg joins."""
+    for start, stop in items[:1]:
+        yield start + (operands.word_at(start) == "DISTINCT"), stop
 
 
 def _is_text(operands: Factors, start: int, stop: int) -> bool:

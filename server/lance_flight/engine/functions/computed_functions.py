@@ -35,6 +35,13 @@ from lance_flight.engine.functions.bounded_functions import (
 )
 from lance_flight.engine.functions.date_functions import moment_type
 from lance_flight.engine.functions.readable_texts import READABLE
+from lance_flight.engine.functions.value_texts import (
+    ELEMENT_TEXTS,
+    VALUE_TEXT,
+    element_texts,
+    has_own_text,
+    value_texts,
+)
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
@@ -72,9 +79,11 @@ def _is_of_numbers(kind: pa.DataType) -> bool:
 
 
 def _printable(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which a value is printed: a whole number, a double, or the text of anything else."""
+    """Return the type in which a value is printed: a whole number, a double, its own, or the text of anything else."""
     if types.is_integer(kind):
         return pa.int64()
+    if has_own_text(kind):
+        return kind
     return pa.float64() if types.is_floating(kind) or types.is_decimal(kind) else pa.utf8()
 
 
@@ -387,7 +396,7 @@ def _format_values(write: Callable[[str, Sequence[Any]], str], columns: Columns)
     """Return values written by a pattern of Python, which `function_table` has checked; NULL where a value is."""
     patterns, *values = columns
     kept = pc.unique(patterns).to_pylist()
-    rows = [column.to_pylist() for column in values]
+    rows = [(value_texts([column]) if has_own_text(column.type) else column).to_pylist() for column in values]
     made: list[str | None]
     try:
         if len(kept) == 1 and kept[0] is not None and not any(column.null_count for column in values):
@@ -649,7 +658,8 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "last_day": ComputedFunction((_MOMENT,), pa.date32(), date_spans.last_days),
         date_spans.INTERVAL_LENGTH: ComputedFunction((_SPAN,), pa.int64(), date_spans.interval_lengths),
         date_spans.INTERVAL_OF: ComputedFunction((_SPAN,), date_spans.INTERVAL, date_spans.intervals_of),
-        date_spans.MOMENT_TEXT: ComputedFunction((_MOMENT,), pa.utf8(), date_spans.moment_texts),
+        VALUE_TEXT: ComputedFunction((_ANY,), pa.utf8(), value_texts, grows=True),
+        ELEMENT_TEXTS: ComputedFunction((_LIST,), pa.list_(pa.utf8()), element_texts, grows=True),
         **{name: ComputedFunction((_TEXT,), pa.utf8(), compute) for name, compute in READABLE.items()},
         "months_between": ComputedFunction((_MOMENT, _MOMENT), pa.float64(), date_spans.months_between),
         "days_of": ComputedFunction((_DAYS,), date_spans.INTERVAL, date_spans.days_of),

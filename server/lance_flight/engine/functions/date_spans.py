@@ -41,8 +41,8 @@ _ON_THE_CLOCK = frozenset([*_MONTHS, "week", "day"])
 _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
-INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT = "interval_length", "interval_of", "moment_text"
-"""Functions that give the length of an interval in microseconds, the interval of a duration, and the text of a timestamp."""
+INTERVAL_LENGTH, INTERVAL_OF = "interval_length", "interval_of"
+"""Functions that give the length of an interval in microseconds, and the interval of a duration."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
 _DAYS_OF_MONTH, _SECONDS_OF_MONTH = 30, 31 * 86_400
@@ -249,26 +249,6 @@ def intervals_of(columns: Sequence[pa.Array]) -> pa.Array:
     parts["days"], parts["nanoseconds"] = days, (ticks - days * _DAY) * 1_000
     intervals = pa.Array.from_buffers(INTERVAL, len(ticks), [None, pa.py_buffer(parts)])
     return pc.if_else(columns[0].is_valid(), intervals, pa.scalar(None, INTERVAL))
-
-
-def moment_texts(columns: Sequence[pa.Array]) -> pa.Array:
-    """Compute the texts of timestamps, as PostgreSQL writes them: `2024-01-05 10:15:30.5+01`."""
-    (column,) = columns
-    local = column if column.type.tz is None else pc.local_timestamp(column)
-    texts = pc.replace_substring_regex(local.cast(pa.utf8()), r"(\.\d*?)0+$", r"\1")
-    texts = pc.replace_substring_regex(texts, r"\.$", "")
-    if column.type.tz is None:
-        return texts
-    ticks = TICKS[column.type.unit]
-    offsets = pc.subtract(local.view(pa.int64()), column.view(pa.int64())).fill_null(0).to_numpy() // ticks
-    sizes, places = np.unique(offsets, return_inverse=True)
-    shown = pa.array([_offset_text(int(size)) for size in sizes], pa.utf8())
-    return pc.binary_join_element_wise(texts, shown.take(pa.array(places)), "")
-
-
-def _offset_text(seconds: int) -> str:
-    hours, rest = divmod(abs(seconds), 3_600)
-    return f"{'-' if seconds < 0 else '+'}{hours:02}" + (f":{rest // 60:02}" if rest else "")
 
 
 def days_of(columns: Sequence[pa.Array]) -> pa.Array:

@@ -21,10 +21,13 @@ from lance_flight.engine.compat.casts import (
     TextCasts,
     may_cast_to_integers,
     may_cast_to_texts,
+    may_join_lists,
     with_cast_operands,
+    with_element_texts,
+    with_joined_lists,
     with_rounded_casts,
     with_texts,
-    with_texts_of_moments,
+    with_value_texts,
 )
 from lance_flight.engine.compat.checked_arithmetic import BEYOND, ROUNDED, has_arithmetic
 from lance_flight.engine.compat.float_signs import may_compare_bits
@@ -47,7 +50,8 @@ from lance_flight.engine.compat.operand_types import (
     with_summed,
     with_wide_sums,
 )
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
+from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
 from lance_flight.engine.plans.bounds import with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
@@ -61,12 +65,13 @@ from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 _MOST_ROUNDS = 4
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
 _TEXT = re.compile("Utf8")
-_TIMESTAMP, _DURATION = re.compile(r"Timestamp\("), re.compile(r"Duration\(")
-_MAKES_MOMENTS = re.compile(
-    r"_moment_call\d|\b(?:now|date_trunc|date_bin|to_local_time|to_timestamp\w*|from_unixtime)\s*\(|\bTIME\s+ZONE\b|\bcurrent_timestamp\b"
-    r"|__(?:make_timestamp|epoch_ms|date_trunc|date_bin)_call\d",
+_DURATION = re.compile(r"Duration\(")
+_OWN_TEXTS = re.compile("Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
+_MAKES_OWN_TEXTS = re.compile(
+    r"_call\d|\[|\b(?:\w*(?:array|list|map|struct|split|time|date|interval|agg|unnest)\w*|now|row|range|generate_series)\b",
     re.IGNORECASE,
 )
+"""Matches what may make values that have their own texts."""
 _LONG_DECIMAL = "Decimal128(38, "
 
 Types = Mapping[str, pa.DataType]
@@ -141,13 +146,18 @@ _NUMBERS = (
     ),
 )
 _TEXTS = (
-    # Texts of timestamps have a space where DataFusion writes a T.
+    # Texts of moments, intervals and lists are those of DuckDB.
     _TypedRewrite(
         may_change=lambda sql, frame: (
-            may_cast_to_texts(sql) and (_MAKES_MOMENTS.search(sql) is not None or _has(_TIMESTAMP, frame))
+            may_cast_to_texts(sql) and (_MAKES_OWN_TEXTS.search(sql) is not None or _has(_OWN_TEXTS, frame))
         ),
         ask=with_texts,
-        change=_in_calls(MOMENT_TEXT, with_texts_of_moments),
+        change=_in_calls(VALUE_TEXT, with_value_texts),
+    ),
+    _TypedRewrite(
+        may_change=lambda sql, _: may_join_lists(sql),
+        ask=with_joined_lists,
+        change=_in_calls(ELEMENT_TEXTS, with_element_texts),
     ),
     # Texts that become moments need no seconds, and those that become numbers may have exponents.
     *map(_readable, READABLE_CASTS),

@@ -44,11 +44,12 @@ from lance_flight.engine.functions.computed_functions import COMPUTED
 from lance_flight.engine.functions.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.functions.date_functions import date_signature, date_type, dates
 from lance_flight.engine.functions.date_patterns import without_strftime
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.highlights import HIGHLIGHT, compute_highlights, highlight_signature, highlight_type
 from lance_flight.engine.functions.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.functions.json_functions import json_signature, json_type, json_values
 from lance_flight.engine.functions.readable_texts import READABLE
+from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
 from lance_flight.engine.functions.vector_functions import (
     COSINE_OR_SAME,
     DISTANCES,
@@ -390,7 +391,7 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
-_TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, INTERVAL_OF, MOMENT_TEXT, *READABLE])
+_TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE])
 """Functions that are called with types that are known."""
 _STRIPPED = _CHECKED | {ROUNDED}
 """Functions that names of columns are shown without."""
