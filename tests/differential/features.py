@@ -714,6 +714,20 @@ FEATURES = {
             "SELECT left(w, 1) FROM valued": "write l",
         },
     ),
+    "texts of intervals": Feature(
+        tables={
+            "spans (id BIGINT, s VARCHAR)": (
+                None,
+                "(1, '1 day 02:00:00'), (2, '1:30:00.5'), (3, NULL), (4, '2 weeks'), (5, '-2 months 3 days')",
+            )
+        },
+        queries=(
+            "SELECT id, s::INTERVAL::VARCHAR, TRY_CAST(s AS INTERVAL)::VARCHAR FROM spans",
+            "SELECT (INTERVAL '1 day 02:00:00')::VARCHAR, CAST(INTERVAL '-1:30:00' AS VARCHAR), ('2 days ago'::INTERVAL)::VARCHAR",
+            "SELECT TIMESTAMP '2024-01-31' + INTERVAL '1 month 01:00:00'",
+            "SELECT epoch(INTERVAL '1 year 2 days'), epoch(INTERVAL '-14 months'), epoch(INTERVAL '1 month 1.5 seconds')",
+        ),
+    ),
     "functions as keys": Feature(
         tables={
             "keyed (id BIGINT, s VARCHAR, ts TIMESTAMP)": (

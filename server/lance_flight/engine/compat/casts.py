@@ -216,7 +216,11 @@ def with_element_texts(
 ) -> tuple[str, dict[str, pa.DataType]]:
     """Return the text with lists of texts in place of lists of moments, intervals or lists, and the type of the argument of each new call."""
     joined = zip(_joined_lists(Operands(tokenize(text))), names, strict=True)
-    spans = {span: name for span, name in joined if name in types and is_list(types[name]) and has_own_text(types[name].value_type)}
+    spans = {
+        span: name
+        for span, name in joined
+        if name in types and is_list(types[name]) and has_own_text(types[name].value_type)
+    }
     return with_calls(text, ELEMENT_TEXTS, spans, types)
 
 
@@ -279,7 +283,10 @@ def _made_texts(operands: Factors) -> dict[Span, str]:
     for at, token in enumerate(operands.tokens):
         if token.word in _TEXT_FUNCTIONS and operands.is_sign(at + 1, "("):
             items = operands.read_items(at + 1)
-            spans += [(item, token.word) for item in (_items_of_string_agg(operands, items) if token.word in _AGGREGATES else items)]
+            spans += [
+                (item, token.word)
+                for item in (_items_of_string_agg(operands, items) if token.word in _AGGREGATES else items)
+            ]
         elif is_concatenation(operands.tokens, at):
             spans += [((operands.left_of(at, "*"), at), "||"), ((at + 2, operands.right_of(at + 1, "*")), "||")]
     return {span: maker for span, maker in spans if span[0] < span[1] and not _is_text(operands, *span)}

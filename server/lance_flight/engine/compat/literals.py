@@ -116,9 +116,21 @@ def cast_edits(tokens: Sequence[Token]) -> list[Edit]:
                 raise SqlError(
                     f"{token.text[:60]!r} at character {token.start + 1} is no {kind}; expected {EXPECTED[kind]}"
                 )
+            if kind == "INTERVAL" and _has_fields(tokens, place):
+                edits.append((tokens[place + 1].start, tokens[place + 3].stop, ""))
             if readable != token.text:
                 edits.append((token.start, token.stop, text_literal(readable or "")))
     return edits
+
+
+def _has_fields(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether the fields of an interval, whose text tells them too, follow it: `'1-2' YEAR TO MONTH`."""
+    match [token.word for token in tokens[place + 1 : place + 4]]:
+        case (
+            ["YEAR", "TO", "MONTH"] | ["DAY", "TO", "HOUR" | "MINUTE" | "SECOND"] | ["HOUR", "TO", "MINUTE" | "SECOND"]
+        ):
+            return True
+    return False
 
 
 def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:

@@ -193,11 +193,28 @@ def months_between(columns: Sequence[pa.Array]) -> pa.Array:
 
 def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute epoch: seconds since 1970, since midnight of a time, and those of an interval."""
-    if types.is_interval(columns[0].type) or types.is_duration(columns[0].type):
+    if types.is_interval(columns[0].type):
+        return pa.array(
+            [
+                None
+                if span is None
+                else _seconds_of_months(span.months) + span.days * 86_400 + span.nanoseconds / 10**9
+                for span in columns[0].to_pylist()
+            ],
+            pa.float64(),
+        )
+    if types.is_duration(columns[0].type):
         return pc.divide(interval_lengths(columns).cast(pa.float64(), safe=False), float(_SECOND))
     if types.is_time(columns[0].type):
         return pc.divide(columns[0].cast(pa.time64("us")).view(pa.int64()).cast(pa.float64()), float(_SECOND))
     return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=_nulls(columns))
+
+
+def _seconds_of_months(months: int) -> float:
+    """Return the seconds of years of 365.25 days and months of 30, as PostgreSQL has them."""
+    years, rest = divmod(abs(months), 12)
+    seconds = (years * 365.25 + rest * _DAYS_OF_MONTH) * 86_400
+    return -seconds if months < 0 else seconds
 
 
 def since_1970(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:

@@ -6,6 +6,7 @@ midnight. To an integer it casts whole numbers alone, to a decimal none with an 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
@@ -90,6 +91,47 @@ def _number(text: str, is_whole: bool, is_rounded: bool) -> str:  # noqa: FBT001
     return f"{whole:f}" if is_rounded or whole == number else text
 
 
+_ISO_INTERVAL = re.compile(
+    r"\s*P(?=.)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?\s*"
+)
+_ISO_UNITS = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
+_CLOCK = re.compile(
+    r"(?P<days>(?:^|(?<=\s))[+-]?\d+\s+)?(?<!\S)(?P<sign>[+-]?)(?P<hours>\d+):(?P<rest>[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?!\S)"
+)
+_YEARS_AND_MONTHS = re.compile(r"(?<!\S)([+-]?)(\d+)-(\d{1,2})(?!\S)")
+_AGO, _COUNTED = re.compile(r"\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.])([+-]?)(?=[\d.])")
+
+
+def _intervals(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return texts of intervals with a unit behind each number.
+
+    >>> _intervals([pa.array(["1 day 02:00:00.5", "-1:30", "3 4:05", "1-2", "P1Y2DT3H", "2 days ago", "1 week"])]).to_pylist()
+    ['1 day 2 hours 00 minutes 00.5 seconds', '-1 hours -30 minutes', '3 days 4 hours 05 minutes', '1 years 2 months', '1 years 2 days 3 hours', '-2 days', '1 week']
+    """
+    found = columns[0].dictionary_encode()
+    read = pa.array(
+        [None if text is None else _interval(text) for text in found.dictionary.to_pylist()], columns[0].type
+    )
+    return read.take(found.indices)
+
+
+def _interval(text: str) -> str:
+    iso = _ISO_INTERVAL.fullmatch(text)
+    if iso is not None:
+        return " ".join(f"{count} {unit}" for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True) if count)
+    text = _YEARS_AND_MONTHS.sub(r"\1\2 years \1\3 months", text)
+    text = _CLOCK.sub(_counted_clock, text)
+    if _AGO.search(text) is not None:
+        text = _COUNTED.sub(lambda sign: "" if sign[1] == "-" else "-", _AGO.sub("", text))
+    return text
+
+
+def _counted_clock(clock: re.Match[str]) -> str:
+    sign, parts = clock["sign"], [clock["hours"], *clock["rest"].split(":")]
+    counted = [f"{sign}{count} {unit}" for count, unit in zip(parts, _ISO_UNITS[-3:], strict=False)]
+    return " ".join([f"{clock['days'].strip()} days", *counted] if clock["days"] else counted)
+
+
 _MOST_DIGITS = 27
 """Most digits of a number that is rounded; one with more is beyond 64 bits."""
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT64")
@@ -100,6 +142,7 @@ READABLE: Mapping[str, Callable[[Sequence[pa.Array]], pa.Array]] = MappingProxyT
         "readable_time": _times,
         "readable_integer": partial(_numbers, is_whole=True),
         "readable_decimal": partial(_numbers, is_whole=False),
+        "readable_interval": _intervals,
     }
 )
 """Functions of a text that is cast, by name."""
@@ -109,10 +152,17 @@ CAST_TO: Mapping[str, str] = MappingProxyType(
         "TIME": "readable_time",
         **dict.fromkeys(_INTEGERS, "readable_integer"),
         **dict.fromkeys(["DECIMAL", "NUMERIC"], "readable_decimal"),
+        "INTERVAL": "readable_interval",
     }
 )
 """Types that a text is cast to, with the function that makes it readable."""
-EXPECTED = MappingProxyType({"TIME": "a time, as '10:30' or '10:30:15.25'", "DATE": "a date, as '2024-01-31'"})
+EXPECTED = MappingProxyType(
+    {
+        "TIME": "a time, as '10:30' or '10:30:15.25'",
+        "DATE": "a date, as '2024-01-31'",
+        "INTERVAL": "an interval, as '1 day 02:00:00'",
+    }
+)
 _DATE = r"^\s*(?:\d{4}-\d\d-\d\d.*|\d{8})\s*$"
 
 
