@@ -705,6 +705,7 @@ FEATURES = {
             "SELECT string_agg(l, '; ' ORDER BY id DESC) FROM valued",
             "SELECT array_to_string([ts, NULL, ts], '; '), array_to_string([INTERVAL '1 day', INTERVAL '90 minutes'], ', ') FROM valued WHERE ts IS NOT NULL",
             "SELECT l::VARCHAR, count(*) FROM valued GROUP BY l::VARCHAR",
+            "SELECT list_concat(w, []::VARCHAR[]), [id]::VARCHAR[], w::VARCHAR[] FROM valued",
         ],
         refused={
             "SELECT length(l) FROM valued": "write len",

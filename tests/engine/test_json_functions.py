@@ -69,6 +69,7 @@ VALUES: dict[str, Any] = {
     "json_exists(doc, '$.z')": True,
     "json_exists(doc, '$.o.a[0]')": True,
     "json_exists(doc, '$.o.a[1]')": False,
+    "json_exists(doc, 'o')": True,
     "json_exists(NULL, '$')": None,
 }
 
@@ -89,7 +90,7 @@ REFUSED = {
     "json_extract('{}', 5)": "json_extract is not defined for int64; expected a document and a path",
     **{
         f"json_extract('{{}}', '{path}')": f"{path!r} is no path into a document; expected $ with .key"
-        for path in ("a", "", "$a", "$.", "$..a", "$.*", "$.a b", "$[*]", "$[-1]", "$[9999999999]", "$.a[?(@.b)]")
+        for path in ("a.b", "", "$a", "$.", "$..a", "$.*", "$.a b", "$[*]", "$[-1]", "$[9999999999]", "$.a[?(@.b)]")
     },
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ def _cast_to(operands: Operands, words: AbstractSet[str]) -> Iterator[Span]:
     for at, token in enumerate(tokens):
         if token.word not in words or at < len("a::"):
             continue
-        if tokens[at - 1].is_sign("::"):
+        if tokens[at - 1].is_sign("::") and not operands.is_sign(at + 1, "["):
             span = first_of_operand(tokens, at - 2, operands.partners), at - 1
         elif tokens[at - 1].word == "AS":
             closed = at + 1 + (operands.word_at(at + 1) in {"UNSIGNED", "SIGNED"})

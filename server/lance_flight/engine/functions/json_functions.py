@@ -38,6 +38,7 @@ _NO_NUMBER = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _STEP = re.compile(
     r"""\.(?P<name>\w+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|\[(?:(?P<key>"(?:[^"\\]|\\.)*")|(?P<place>[0-9]{1,9}))\]"""
 )
+_KEY_ALONE = re.compile(r"[^\W\d]\w*")
 _INTEGERS = range(-(2**63), 2**63)
 
 
@@ -105,11 +106,13 @@ def _write(value: Any) -> str:
 
 @lru_cache(_KEPT_PATHS)
 def path_steps(path: str) -> tuple[Step, ...]:
-    """Return the steps of a path: `$`, then `.key`, `."any key"`, `["any key"]` and `[0]`; `SqlError` for any other.
+    """Return the steps of a path: `$`, then `.key`, `."any key"`, `["any key"]` and `[0]`, or a key alone; `SqlError` for any other.
 
-    >>> path_steps('$.a."b c"[0]["d"]')
-    ('a', 'b c', 0, 'd')
+    >>> path_steps('$.a."b c"[0]["d"]'), path_steps("a")
+    (('a', 'b c', 0, 'd'), ('a',))
     """
+    if _KEY_ALONE.fullmatch(path) is not None:
+        return (path,)
     at, steps = 1, list[Step]()
     while at < len(path) and path.startswith("$") and (match := _STEP.match(path, at)):
         quoted = match["quoted"] or match["key"]
