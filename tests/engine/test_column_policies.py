@@ -29,6 +29,7 @@ from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
 from tests.engine.database import open_engine
 from tests.engine.principals import query, told, transaction
+from tests.service.server_process import files
 
 pytestmark = pytest.mark.slow  # every statement for every principal
 
@@ -216,7 +217,8 @@ def test_what_is_read_is_what_there_would_be_if_the_table_were_so(
 
 
 def test_the_oracle_can_fail(attacked: Engine, alone: Engine) -> None:
-    assert sum(told(attacked, sql) != told(alone, sql) for sql in READS) > len(READS) / 3
+    differing = (sql for sql in READS if told(attacked, sql) != told(alone, sql))
+    assert len(list(itertools.islice(differing, len(READS) // 3 + 1))) > len(READS) / 3
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM customers", "SELECT * FROM customers WHERE id = ?"])
@@ -276,11 +278,11 @@ REFUSED = [
 def test_what_reads_or_writes_whole_rows_is_refused_and_changes_nothing(
     attacked: Engine, sql: str, principal: str
 ) -> None:
-    before = told(attacked, "SELECT * FROM customers")
+    before = files(Path(attacked.root.store.uri))
     said = told(attacked, sql, POLICIES.access(principal))
     assert said.startswith("Refused: "), said
     assert not SECRET.search(said.replace(sql, ""))
-    assert told(attacked, "SELECT * FROM customers") == before
+    assert files(Path(attacked.root.store.uri)) == before
 
 
 @pytest.mark.parametrize("principal", ["narrow", "masked", "clerk"])

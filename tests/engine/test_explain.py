@@ -199,14 +199,14 @@ def test_a_change_says_which_partitions_it_looks_through_and_changes_nothing(
 
 def test_an_index_of_a_filter_is_named(database: Database, table: str) -> None:
     database.run(f"CREATE TABLE {table} (id BIGINT, part BIGINT) PARTITIONED BY (part)")
-    database.run(f"INSERT INTO {table} SELECT value, value % 100 FROM generate_series(0, 4999)")
+    database.run(f"INSERT INTO {table} SELECT value, value % 20 FROM generate_series(0, 999)")
     database.run(f"CREATE INDEX ids ON {table} (id) WITH (min_rows = 1)")
-    (said,) = reports(database, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 1234")
-    assert said[0].startswith("partitions: 100 / 100")
+    (said,) = reports(database, f"EXPLAIN ANALYZE SELECT part FROM {table} WHERE id = 234")
+    assert said[0].startswith("partitions: 20 / 20")
     assert said[-1] == "  index: ids (btree) of id"
     (said,) = reports(database, f"EXPLAIN SELECT part FROM {table} WHERE part = 7")
     assert not [line for line in said if "index" in line]
-    assert database.rows(f"SELECT part FROM {table} WHERE id = 1234") == [(34,)]
+    assert database.rows(f"SELECT part FROM {table} WHERE id = 234") == [(14,)]
 
 
 def test_partitions_are_pruned_below_an_unnested_list(database: Database, table: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,7 +158,8 @@ def test_what_is_read_is_what_there_would_be_without_the_others(untouched: tuple
 
 def test_the_oracle_can_fail(untouched: tuple[Engine, Engine]) -> None:
     shared, alone = untouched
-    assert sum(told(shared, sql) != told(alone, sql) for sql in READS) > len(READS) / 2
+    differing = (sql for sql in READS if told(shared, sql) != told(alone, sql))
+    assert len(list(islice(differing, len(READS) // 2 + 1))) > len(READS) / 2
 
 
 @pytest.mark.parametrize(
