@@ -119,6 +119,7 @@ suffix(s, 'c')
 starts_with(s, 'a')
 split(s, ',')
 string_split(s, ',')
+string_split(s, '')
 str_split(s, 'l')
 len(string_split(s, ','))
 string_split_regex(s, '[, ]+')
@@ -427,6 +428,8 @@ NAMES = {
 
 REFUSED = {
     "SELECT year(ts, d) FROM t": "year takes (ts), got 2 arguments at line 1, column 8",
+    "SELECT round(f, 400) FROM t": "round and trunc take up to 30 digits, got 400",
+    "SELECT trunc(f, id - 1000) FROM t": "round and trunc take up to 30 digits, got 99",
     "SELECT year() FROM t": "year takes (ts), got 0 arguments",
     "SELECT year(DISTINCT ts) FROM t": "year is no aggregate",
     "SELECT year(ts) OVER () FROM t": "year is no aggregate",

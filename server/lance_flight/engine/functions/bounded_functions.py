@@ -40,6 +40,9 @@ MOST_SOUGHT = 1_000
 MOST_COMPARED, MOST_COMPARED_ONCE = 20_000_000_000, 500_000_000
 """Pairs of characters that one levenshtein call compares in one batch, and in one row: constants are computed while planning."""
 
+MOST_DIGITS = 30
+"""Digits to which a number is rounded."""
+
 ResultType = Callable[[str, Sequence[pa.DataType]], pa.DataType]
 Compute = Callable[[Sequence[pa.Array], "Made"], pa.Array]
 
@@ -297,6 +300,14 @@ def _check_compared(_: Made, values: pa.Array) -> pa.Array:
     return values
 
 
+def _check_digits(_: Made, values: pa.Array) -> pa.Array:
+    """Return numbers of digits to which a number is rounded: DataFusion 55 gives NaN where ten to their power is beyond DOUBLE."""
+    digits = pc.min_max(pc.abs(values))["max"].as_py() or 0
+    if digits > MOST_DIGITS:
+        raise SqlError(f"round and trunc take up to {MOST_DIGITS} digits, got {digits}")
+    return values
+
+
 _GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
     {
         "__bounded_count": (_check_count, pa.int64()),
@@ -304,9 +315,10 @@ _GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] 
         "__bounded_sought": (_check_sought, pa.utf8()),
         "__bounded_pairs": (_check_compared, pa.utf8()),
         "__bounded_items": (_check_items, pa.utf8()),
+        "__bounded_digits": (_check_digits, pa.int64()),
     }
 )
-_COUNT, _TEXT, _SOUGHT, _PAIRS, _ITEMS = _GUARDS
+_COUNT, _TEXT, _SOUGHT, _PAIRS, _ITEMS, _DIGITS = _GUARDS
 _GUARD_CALL = re.compile(rf"(?:{'|'.join(_GUARDS)})\d*\(")
 GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
@@ -326,6 +338,8 @@ GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "levenshtein": {0: _PAIRS, 1: _PAIRS},
         "string_to_array": {0: _ITEMS},
         "string_to_list": {0: _ITEMS},
+        "round": {1: _DIGITS},
+        "trunc": {1: _DIGITS},
     }
 )
 """The guard of each argument, by the name of the function and the place of the argument."""
@@ -359,7 +373,11 @@ def guard_edits(text: str, tokens: Sequence[Token], alike: Callable[[int], Hasha
             guards = {0: _SOUGHT}
         for number, (first, stop) in enumerate(arguments):
             start = first + (tokens[first].word in _SIDES)
-            if number in guards and start < stop and not _is_small(tokens[start:stop]):
+            if (
+                number in guards
+                and start < stop
+                and not _is_small(tokens[start:stop], MOST_DIGITS if guards[number] == _DIGITS else MOST_SHORT)
+            ):
                 names.append(shared.setdefault((alike(place), number), f"{guards[number]}{len(names)}"))
                 edits.append((tokens[start].start, tokens[start].start, f"{names[-1]}("))
                 edits.append((tokens[stop - 1].stop, tokens[stop - 1].stop, ")"))
@@ -380,14 +398,14 @@ def _arguments(tokens: Sequence[Token], opened: int, word: str) -> Iterator[tupl
             return
 
 
-def _is_small(argument: Sequence[Token]) -> bool:
-    """Return whether an argument is a single small literal."""
+def _is_small(argument: Sequence[Token], most: int) -> bool:
+    """Return whether an argument is a single literal, of a text or a number that is at most so large."""
     if len(argument) != 1:
         return False
     (token,) = argument
     if token.kind is Kind.NUMBER:
-        return not token.text.isdigit() or int(token.text) <= MOST_SHORT
-    return token.kind in STRINGS and len(token.text) <= MOST_SHORT
+        return not token.text.isdigit() or int(token.text) <= most
+    return token.kind in STRINGS and len(token.text) <= most
 
 
 def without_guards(name: str) -> str:

@@ -400,7 +400,7 @@ charindex, locate(t, s, n) ; CASE WHEN strpos(substr(s, n), t) > 0 THEN strpos(s
 patindex(p, s) ; !regexp_instr(s, 'a+') ; T ;
 startswith, prefix(s, t) ; starts_with(s, t) ; D F S ; whether s begins with t
 endswith, suffix(s, t) ; ends_with(s, t) ; D F S ; whether s ends with t
-split, string_split, str_split(s, t) ; CASE WHEN s = '' THEN make_array('') ELSE string_to_array(s, t) END ; D F ; the list of the parts between t, which is no pattern
+split, string_split, str_split(s, t) ; CASE WHEN s = '' THEN make_array('') WHEN t = '' THEN string_to_array(s, NULL) ELSE string_to_array(s, t) END ; D F ; the list of the parts between t, which is no pattern; of the characters where t is empty
 string_split_regex, str_split_regex, regexp_split_to_array(s, p) ; split_regex(s, p) ; D P ; the list of the parts between matches of a pattern
 regexp_extract(s, p, n = 0) ; extract_regex(s, p, n) ; D ; the first match, or its n-th group; '' without one. Spark takes group 1 by itself
 regexp_substr(s, p) ; nullif(extract_regex(s, p, 0), '') ; F M ; the first match; NULL without one
