@@ -101,10 +101,11 @@ READINGS: Mapping[str, tuple[dict[str, str], list[list[int]]]] = {
 
 
 @pytest.mark.parametrize(("options", "expected"), READINGS.values(), ids=READINGS)
+@pytest.mark.usefixtures("source")
 def test_a_stream_reads_every_row_once(
-    source: CatalogTable, database: Database, table: str, options: dict[str, str], expected: list[list[int]]
+    catalog: Catalog, database: Database, table: str, options: dict[str, str], expected: list[list[int]]
 ) -> None:
-    reading = Reading(source, **options)
+    reading = Reading(catalog.table(table), **options)
     before = reading.rest()
     insert(database, table, 4)
     insert(database, table, 5, 6)
@@ -115,13 +116,44 @@ def test_a_stream_reads_every_row_once(
     reading.ask("close_stream")
 
 
-def test_a_snapshot_that_removes_rows_ends_a_stream(source: CatalogTable, database: Database, table: str) -> None:
+@pytest.mark.usefixtures("source")
+def test_a_snapshot_that_removes_rows_ends_a_stream(catalog: Catalog, database: Database, table: str) -> None:
+    source = catalog.table(table)
     reading, lenient = Reading(source), Reading(source, changes="new_rows")
     assert reading.rest() == lenient.rest() == [[1, 2, 3]]
     database.run(f"DELETE FROM {table} WHERE id = 1")
     with pytest.raises(Refused, match="changes"):
         reading.batch()
     assert lenient.rest() in ([], [[]])
+    database.run(f"UPDATE {table} SET label = 'new' WHERE id = 2")
+    database.run(f"ALTER TABLE {table} COMPACT")
+    assert lenient.rest() == [[2]]
+    database.run(f"DROP TABLE {table}")
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT, label VARCHAR) PARTITIONED BY (p)")
+    with pytest.raises(Refused, match=r"no such version|has no snapshot|made again"):
+        lenient.batch()
+
+
+@pytest.mark.usefixtures("source")
+def test_a_stream_of_changes_has_each_of_them_once(catalog: Catalog, database: Database, table: str) -> None:
+    feed = catalog.table(f"{table}.changes")
+    whole, late = Reading(feed), Reading(feed, starting="latest", filter="id <> 3")
+
+    def changes(reading: Reading) -> list[list[tuple[int, str]]]:
+        return [sorted((row["id"], row["_change_type"]) for row in batch) for batch in iter(reading.batch, None)]
+
+    assert changes(whole) == [[(1, "insert"), (2, "insert"), (3, "insert")]]
+    assert changes(late) == [[]]
+    insert(database, table, 4)
+    database.run(f"UPDATE {table} SET label = 'new' WHERE id = 2")
+    database.run(f"DELETE FROM {table} WHERE id = 3")
+    database.run(f"ALTER TABLE {table} COMPACT")
+    expected = [(2, "delete"), (2, "insert"), (3, "delete"), (4, "insert")]
+    assert changes(whole) == [expected]
+    assert changes(late) == [[pair for pair in expected if pair[0] != 3]]
+    versions = [row["_commit_version"] for row in whole.repeated(2)]
+    stored = database.rows(f"SELECT _snapshot FROM table_changes('{table}', {min(versions) - 1}, {max(versions)})")
+    assert sorted(versions) == sorted(version for (version,) in stored)
 
 
 @pytest.mark.usefixtures("source")
@@ -164,13 +196,28 @@ def test_streams_that_cannot_run_are_refused(source: CatalogTable, catalogs: Map
     for words, options in reads.items():
         with pytest.raises(Refused, match=words):
             Reading(source, **options).batch()
-    for other in (catalogs["far"].table(table), catalogs["lake"].table(f"{table}.files")):
-        with pytest.raises(Refused, match="expected a catalog with the option 'root'"):
+    for place in ("far", "lake"):
+        other = catalogs[place].table(f"{table}.files")
+        with pytest.raises(Refused, match="not views and other metadata tables"):
             Reading(other)
     with pytest.raises(Refused, match="not to tags, old versions, views and metadata tables"):
         Writing(other, "a query").write(0, 1)
     with pytest.raises(Refused, match=r"writeStream of a table: option 'commit_id'; expected stream"):
         Writing(source, "a query", commit_id="x").write(0, 1)
+
+
+def test_a_null_of_before_is_an_error_through_a_server_too(
+    catalogs: Mapping[str, Catalog], database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, p BIGINT) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (NULL, 1)")
+    database.run(f"DELETE FROM {table} WHERE true")
+    database.run(f"INSERT INTO {table} VALUES (1, 1)")
+    database.run(f"ALTER TABLE {table} ALTER COLUMN id SET NOT NULL")
+    found = catalogs["far"].table(table)
+    assert Reading(found).rest() == [[1]]
+    with pytest.raises(Refused, match=r"column 'id' of table .* is NOT NULL, and NULL"):
+        Reading(found, starting="earliest", changes="new_rows", versions_per_trigger="1").rest()
 
 
 def test_a_null_of_before_is_an_error_where_spark_takes_a_column_for_not_null(

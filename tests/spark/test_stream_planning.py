@@ -25,7 +25,14 @@ from lance_flight_client.spark.options import (
     without_stream,
 )
 from lance_flight_client.spark.source import Portion
-from lance_flight_client.spark.streaming import BEGINNING, History, Offset, last_version, new_stream_reader, plan_stream
+from lance_flight_client.spark.streaming import (
+    BEGINNING,
+    Offset,
+    TableHistory,
+    last_version,
+    new_stream_reader,
+    plan_stream,
+)
 from lance_flight_client.spark.types import carried_schema
 
 from tests.catalog.aging import age
@@ -59,7 +66,7 @@ class Query:
         read = reading.plan_direct(ReadOptions.parse(without_stream(self._options)))
         stream = StreamReadOptions.parse(self._options)
         self.most = stream.versions_per_trigger
-        self.history = History(pickle.loads(pickle.dumps(plan_stream(read, stream))))  # noqa: S301 - our own
+        self.history = TableHistory(pickle.loads(pickle.dumps(plan_stream(read, stream))))  # noqa: S301 - our own
 
     def batch(self) -> list[int] | None:
         """The ids of the next batch; None where there is none."""

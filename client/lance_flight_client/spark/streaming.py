@@ -7,6 +7,7 @@ what the tasks say. The tasks know which query they belong to, the commit alone 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -128,23 +129,34 @@ class StreamPlan:
         )
 
 
-class History:
-    """The history of the table of a plan, as far as it goes now; what a batch reads of it is kept from vacuum until its end."""
+class History(ABC):
+    """The history of a table that is streamed, as far as it goes now, and the offsets of its batches."""
 
-    def __init__(self, plan: StreamPlan) -> None:
-        self._plan = plan
-        self._namespace = open_table(plan.read)
-        self._additions = Additions(
-            namespace=self._namespace,
-            may_hold=None if plan.read.options.filter is None else self._may_hold,
-            allows_changes=plan.options.allows_changes,
-        )
+    def __init__(self, name: str, starting: int | str) -> None:
+        self.name = name
+        self._starting = starting
         self._held: list[SnapshotLease] = []
 
     @property
+    @abstractmethod
     def newest(self) -> Offset:
         """Behind all rows that there are."""
-        return _behind(self._namespace.snapshot())
+
+    @abstractmethod
+    def behind(self, version: int) -> Offset:
+        """Return the offset behind a snapshot; `NotFound` where there is none."""
+
+    @abstractmethod
+    def oldest(self) -> Offset:
+        """Return the offset behind the first snapshot that there is."""
+
+    @abstractmethod
+    def portions(self, start: Offset, end: Offset) -> Sequence[Portion]:
+        """Return the tasks that read the rows between two offsets; `Conflict` where the table was made again."""
+
+    def release(self) -> None:
+        """Release the leases on the snapshots of the last batch, so that vacuum may delete them."""
+        self._held = []
 
     def following(self, start: Offset, newest: Offset, most: int | None) -> Offset:
         """Return where a batch ends that begins at `start`, with at most so many snapshots; `start` where nothing has come.
@@ -157,9 +169,52 @@ class History:
         if version < start.version:
             raise self._made_again()
         if version == start.version:
-            self._check(start)
+            self.check(start)
             return start
-        return newest if version == newest.version else _behind(self._additions.snapshot(version))
+        return newest if version == newest.version else self.behind(version)
+
+    def check(self, offset: Offset) -> None:
+        """Raise `Conflict` where the snapshot of an offset is one of another table."""
+        if self.behind(offset.version).committed_at != offset.committed_at:
+            raise self._made_again()
+
+    def _first(self, newest: Offset) -> Offset:
+        if self._starting == LATEST:
+            return newest
+        if self._starting == EARLIEST:
+            return replace(self.oldest(), is_whole=True)
+        if not isinstance(self._starting, int):
+            return replace(newest, is_whole=True)
+        if self._starting > newest.version:
+            raise NotFound(f"table {self.name!r} has no snapshot {self._starting}; the newest is {newest.version}")
+        return self.behind(self._starting)
+
+    def _made_again(self) -> Conflict:
+        return Conflict(
+            f"table {self.name!r} was dropped and made again since the stream had come to it; begin a new one, with another"
+            " checkpoint"
+        )
+
+
+class TableHistory(History):
+    """The history of the table of a plan in a root; what a batch reads of it is kept from vacuum until its end."""
+
+    def __init__(self, plan: StreamPlan) -> None:
+        super().__init__(plan.read.table.name, plan.options.starting)
+        self._plan = plan
+        self._namespace = open_table(plan.read)
+        self._additions = Additions(
+            namespace=self._namespace,
+            may_hold=None if plan.read.options.filter is None else self._may_hold,
+            allows_changes=plan.options.allows_changes,
+        )
+
+    @property
+    def newest(self) -> Offset:
+        return _behind(self._namespace.snapshot())
+
+    def behind(self, version: int) -> Offset:
+        return _behind(self._additions.snapshot(version))
 
     def portions(self, start: Offset, end: Offset) -> Sequence[Portion]:
         """Return the tasks that read the rows between two offsets.
@@ -169,8 +224,9 @@ class History:
         first = start.version or end.version
         self._held = self._namespace.hold_between(first, end.version)
         if start != BEGINNING:
-            self._check(start)
-        snapshot = self._check(end)
+            self.check(start)
+        self.check(end)
+        snapshot = self._additions.snapshot(end.version)
         self._check_columns(snapshot)
         if start != BEGINNING:
             return self._dealt(self._between(first, end.version))
@@ -180,28 +236,12 @@ class History:
             return self._dealt(self._additions.all_of(end.version))
         return replace(self._plan.read, version=end.version, committed_at=snapshot.committed_at, resolved={}).portions()
 
-    def release(self) -> None:
-        """Release the lease on the snapshots of the last batch, so that vacuum may delete them."""
-        self._held = []
-
-    def _first(self, newest: Offset) -> Offset:
-        starting = self._plan.options.starting
-        if starting == LATEST:
-            return newest
-        if starting == EARLIEST:
-            return replace(_behind(self._oldest(newest.version)), is_whole=True)
-        if not isinstance(starting, int):
-            return replace(newest, is_whole=True)
-        if starting > newest.version:
-            name = self._plan.read.table.name
-            raise NotFound(f"table {name!r} has no snapshot {starting}; the newest is {newest.version}")
-        return _behind(self._additions.snapshot(starting))
-
-    def _oldest(self, newest: int) -> Snapshot:
-        """Return the first version that is a snapshot: a namespace is made in several commits."""
+    def oldest(self) -> Offset:
+        newest = self._namespace.snapshot().version
+        # A namespace is made in several commits.
         for version, _ in self._namespace.log.history():
             try:
-                return self._additions.snapshot(version)
+                return self.behind(version)
             except NotFound:
                 if version >= newest:
                     raise
@@ -214,12 +254,6 @@ class History:
             raise QueryFailed(
                 f"{exc}; with the option 'changes' = {NEW_ROWS!r} the stream goes on with the rows that came in their place"
             ) from exc
-
-    def _check(self, offset: Offset) -> Snapshot:
-        snapshot = self._additions.snapshot(offset.version)
-        if snapshot.committed_at != offset.committed_at:
-            raise self._made_again()
-        return snapshot
 
     def _check_columns(self, end: Snapshot) -> None:
         """Refuse a stream if columns were dropped or changed since it began; rows written before may lack some."""
@@ -247,13 +281,6 @@ class History:
         tasks = tasks_for(sum(rows.rows for rows in added), self._plan.read.options.partitions)
         rules = self._plan.rules
         return [StreamPortion(rules, task, self._plan.required) for task in balance_tasks(weighed, tasks)]
-
-    def _made_again(self) -> Conflict:
-        name = self._plan.read.table.name
-        return Conflict(
-            f"table {name!r} was dropped and made again since the stream had come to it; begin a new one, with another"
-            " checkpoint"
-        )
 
 
 def plan_stream(read: DirectPlan, options: StreamReadOptions) -> StreamPlan:
@@ -285,9 +312,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Offset | None = None
 
     @cached_property
-    def _history(self) -> History:
+    def _history(self) -> TableHistory:
         # Not before a batch is planned: the copies that read have no use for it, and it cannot be pickled.
-        return History(self._plan)
+        return TableHistory(self._plan)
 
     def initialOffset(self) -> dict[str, Any]:
         return BEGINNING.to_json()

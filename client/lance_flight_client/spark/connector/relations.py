@@ -126,6 +126,8 @@ class ServerQuery(_SqlRelation):
     name: str
     source: pa.Schema
     limit: int | None = None
+    feed: NamedTable | None = None
+    """The table whose changes these are, if they are all of them."""
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         return reading.plan_through_server(
@@ -143,6 +145,8 @@ class RootQuery(_SqlRelation):
     is_small: bool
     """A metadata table: its rows go to the task with the plan."""
     limit: int | None = None
+    feed: NamedTable | None = None
+    """The table whose changes these are, if they are all of them."""
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         portion = QueryPortion(self.options, select(self.name, columns, condition, self.limit))
@@ -366,6 +370,12 @@ def _changes_query(backend: SqlRunner, table: NamedTable, given: re.Match[str]) 
         first = kept.before(given["first"])
     else:
         first = kept.up_to(given["first"])
+    return changes_between(table, first, last)
+
+
+def changes_between(table: NamedTable, first: int, last: int) -> str:
+    """Return the query of the changes of a table after one version up to another, with the columns of a change feed."""
+    snapshots = f"{quote_name(table.db_schema)}.{quote_name(f'{table.name}$snapshots')}"
     name = text(f"{quote_name(table.db_schema)}.{quote_name(table.name)}")
     return (
         "(SELECT c.*, c._change AS _change_type, c._snapshot AS _commit_version, s.committed_at AS _commit_timestamp"  # noqa: S608 - quoted
@@ -475,10 +485,11 @@ def _query(
     found = metadata_query(backend, table) if has_other_names else None
     sql_name = found or f"{quote_name(table.db_schema)}.{quote_name(table.name)}"
     source = backend.rows(f"SELECT * FROM {sql_name} LIMIT 0").schema  # noqa: S608 - quoted
+    feed = table._replace(name=name) if name and kind == "changes" else None
     if "root" in options:
         is_small = "$" in table.name and not sql_name.startswith("(SELECT c.*")
-        return RootQuery(dict(options), sql_name, source, is_small=is_small)
-    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), sql_name, source)
+        return RootQuery(dict(options), sql_name, source, is_small=is_small, feed=feed)
+    return ServerQuery(ReadOptions.parse({**of_reads(options), "query": "SELECT 1"}), sql_name, source, feed=feed)
 
 
 def query_plan(options: ReadOptions) -> ReadPlan | None:
