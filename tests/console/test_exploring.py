@@ -24,16 +24,19 @@ def _no_problems(console: Console) -> Iterator[None]:
 def readings(server: Server) -> Iterator[None]:
     """Readings of three stations since 2024, whose partition of Lima grows, and three of which are odd."""
     server.run(
-        "CREATE TABLE readings (id BIGINT, station VARCHAR, at TIMESTAMP, degrees DOUBLE) PARTITIONED BY (station)"
+        "CREATE TABLE readings (id BIGINT, station VARCHAR, at TIMESTAMP, degrees DOUBLE, calm BOOLEAN, note VARCHAR)"
+        " PARTITIONED BY (station)"
     )
     made = (
         "SELECT value, CASE value % 3 WHEN 0 THEN 'Oslo' WHEN 1 THEN 'Lima' ELSE 'Rome' END,"
-        " TIMESTAMP '2024-05-01 00:00:00' + value * INTERVAL '1 hour', value % 30 FROM generate_series(1, 900)"
+        " TIMESTAMP '2024-05-01 00:00:00' + value * INTERVAL '1 hour', value % 30, value % 4 = 0,"
+        " CASE WHEN value % 4 = 1 THEN repeat('long ', 1000) ELSE 'short' END FROM generate_series(1, 900)"
     )
     server.run(f"INSERT INTO readings {made}")
     server.run(
         "INSERT INTO readings SELECT 1000 + value, 'Lima', TIMESTAMP '2024-07-01 00:00:00',"
-        " CASE WHEN value > 97 THEN -400 - value ELSE 20 END FROM generate_series(1, 100)"
+        " CASE WHEN value > 97 THEN -400 - value ELSE 20 END,"
+        " value % 4 = 0, NULL FROM generate_series(1, 100)"
     )
     yield
     server.run("DROP TABLE readings")
@@ -69,6 +72,12 @@ def test_an_unknown_table_is_explored_without_sql(console: Console, readings: No
     expect(page.locator("#sql")).to_have_text(
         'SELECT * FROM "public"."readings" WHERE "station" = \'Lima\' ORDER BY "degrees" NULLS LAST\nLIMIT 500'
     )
+    # A value that is no text; one that no address has room for is listed without a link.
+    page.get_by_role("link", name="Rows").click()
+    expect(columns.locator(".column").nth(5).locator("li")).to_contain_text(["short 675", "long long", "NULL 100"])
+    assert columns.locator(".column").nth(5).locator("li a").count() == 2
+    columns.get_by_role("link", name="true", exact=True).click()
+    expect(page.locator("#state")).to_contain_text("250 rows")
     # The same, by the first bar of the histogram; and of all rows, not of those that are here, by the head of the column.
     page.get_by_role("link", name="Rows").click()
     columns.get_by_role("group", name="Histogram of degrees").locator("a").first.click()

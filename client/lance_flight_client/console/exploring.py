@@ -27,6 +27,8 @@ MOST_COLUMNS = 60
 """Columns that a summary is made of."""
 MOST_FACETS = 8
 """Values of a column that are offered as conditions."""
+LONGEST_FACET = 500
+"""Characters of the longest one: it stands in an address."""
 _MOST_CONDITIONS = 20
 _FEW = 50
 """Distinct values up to which a number has its values in place of a histogram."""
@@ -68,11 +70,14 @@ class Facet:
 
         >>> Facet("site", "it's").sql("VARCHAR"), Facet("n", "7").sql("BIGINT"), Facet("n", None).sql("BIGINT")
         ('"site" = \'it\'\'s\'', '"n" = 7', '"n" IS NULL')
+        >>> Facet("done", "true").sql("BOOLEAN"), Facet("done", "x").sql("BOOLEAN")
+        ('"done" = true', '"done" = \'x\'')
         """
         if self.value is None:
             return f"{quote_name(self.column)} IS NULL"
-        is_number = _NUMERIC.match(kind) and _NUMBER.fullmatch(self.value)
-        return f"{quote_name(self.column)} = {self.value if is_number else text_literal(self.value)}"
+        is_bare = bool(_NUMERIC.match(kind) and _NUMBER.fullmatch(self.value))
+        is_bare |= kind == "BOOLEAN" and self.value in ("true", "false")
+        return f"{quote_name(self.column)} = {self.value if is_bare else text_literal(self.value)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +115,15 @@ class ShownRows:
         parts += [self.where] if self.where and not parts else written
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
-    @property
-    def source(self) -> str:
-        """The rows without an order."""
-        return f"SELECT * FROM {self.table.sql(self.at)}{self.filter}"
+    def source(self, columns: str = "*") -> str:
+        """Return the query of the rows without an order."""
+        return f"SELECT {columns} FROM {self.table.sql(self.at)}{self.filter}"
 
     @property
     def sql(self) -> str:
         """The query of a preview."""
         order = f" ORDER BY {quote_name(self.sort)}{' DESC' if self.is_down else ''} NULLS LAST" if self.sort else ""
-        return f"{self.source}{order}\nLIMIT {self.most}"
+        return f"{self.source()}{order}\nLIMIT {self.most}"
 
     @property
     def most(self) -> int:
@@ -208,7 +212,7 @@ def summarize(server: ConsoleServer, selection: ShownRows) -> tuple[int, list[Co
     if not names:
         return 0, []
     columns = ", ".join(map(quote_name, names))
-    rows = f"SELECT {columns} FROM ({selection.source}\n) AS chosen LIMIT {SUMMARY_ROWS}"
+    rows = f"{selection.source(columns)}\nLIMIT {SUMMARY_ROWS}"
     # SUMMARIZE computes quantiles too, which take ten times as long as all of these.
     parts = [
         f"{what} AS {key}{place}" for place, name in enumerate(names) for key, what in _facts(name, selection.kinds)

@@ -35,6 +35,7 @@ from lance_flight_client.console.answering import (
     whole_number,
 )
 from lance_flight_client.console.exploring import (
+    LONGEST_FACET,
     SUMMARY_ROWS,
     ColumnSummary,
     InvalidSelection,
@@ -549,6 +550,7 @@ def rows_summary(request: Request, server: ConsoleServer, table: ConsoleTable) -
         columns=columns,
         problem=problem,
         most=SUMMARY_ROWS,
+        longest=LONGEST_FACET,
     )
 
 

@@ -18,7 +18,7 @@ from lance_flight.model.type_names import type_name
 
 from lance_flight_client.adbc import StatementAnswer
 from lance_flight_client.console.partition_grid import PartitionGrid
-from lance_flight_client.console.server import ConsoleServer
+from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import text_literal
@@ -284,6 +284,11 @@ class ConsolePlan:
     notes: Sequence[str]
 
     @property
+    def is_measured(self) -> bool:
+        """True if the first tree has run."""
+        return bool(self.trees[_TREES["operators"]])
+
+    @property
     def slowest(self) -> float:
         """The seconds of the operator that computed longest."""
         return slowest([node for roots in self.trees.values() for node in roots])
@@ -372,7 +377,7 @@ def _about(table: ConsoleTable, reasons: Sequence[str]) -> list[str]:
 def _grid_of(server: ConsoleServer, table: ConsoleTable, at: str | None, query: ConsoleQuery) -> PartitionGrid | None:
     scanned = table if at is None else replace(table, name=f"{table.name}@{at}")
     try:
-        asked = replace(query, sql=f"SHOW PARTITIONS {scanned.sql()} READ BY QUERY {query.sql}")
+        asked = replace(query, sql=f"{OWN}SHOW PARTITIONS {scanned.sql()} READ BY QUERY {query.sql}")
         with asked.answer(server, writes=False) as answer:
             read = [each for batch in answer.batches for each in batch.column("object_id").to_pylist()]
         partitions = (

@@ -91,7 +91,7 @@ function createGrid(table, {opens, changed, marks, orders}) {
     line.setAttribute("aria-rowindex", step + 2);
     line.append(element("td", (place + 1).toLocaleString("en"), "n at"));
     rows[place].forEach((value, column) => {
-      const isHere = here && here[0] === step && here[1] === column, kind = value === null ? "null" : isNumber(columns[column]) ? "n" : "";
+      const isHere = here && here[0] === step && here[1] === column, kind = `${isNumber(columns[column]) ? "n" : ""}${value === null ? " null" : ""}`.trim();
       const cell = element("td", undefined, isHere ? `${kind} here`.trim() : kind), text = value === null ? "NULL" : value.slice(0, IN_A_CELL).replace(/\s*\n\s*/g, " ⏎ ");
       // What a search has found stands between marks.
       if (columns[column].name === marks) cell.append(...text.split(/⟦([^⟧]*)⟧?/).map((piece, at) => (at % 2 ? element("mark", piece) : piece))); else cell.textContent = text;
