@@ -719,7 +719,7 @@ FEATURES = {
         tables={
             "spans (id BIGINT, s VARCHAR)": (
                 None,
-                "(1, '1 day 02:00:00'), (2, '1:30:00.5'), (3, NULL), (4, '2 weeks'), (5, '-2 months 3 days')",
+                "(1, '1 day 02:00:00'), (2, '1:30:00.5'), (3, NULL), (4, '2 weeks'), (6, '90'), (5, '-2 months 3 days')",
             )
         },
         queries=(

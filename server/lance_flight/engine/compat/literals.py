@@ -20,6 +20,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from lance_flight.engine.functions.readable_texts import CAST_TO, EXPECTED, readable_literal
+from lance_flight.engine.sql.clause_words import UNITS
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, spelled_out
 from lance_flight.errors import SqlError, Unsupported
@@ -137,7 +138,8 @@ def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
     """Return the type that the text at a place is cast to, or no text, and whether what is no such value becomes NULL."""
     before, after = tokens[place - 1], tokens[place + 1 : place + 3]
     if before.word in EXPECTED:
-        return before.word, False
+        has_unit = before.word == "INTERVAL" and after[:1] and after[0].word.rstrip("S") in UNITS
+        return ("" if has_unit and not _has_fields(tokens, place) else before.word), False
     match after:
         case [Token(text="::"), Token() as kind]:
             return (kind.word, False) if kind.word in CAST_TO else ("", False)

@@ -98,6 +98,7 @@ _ISO_UNITS = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
 _CLOCK = re.compile(
     r"(?P<days>(?:^|(?<=\s))[+-]?\d+\s+)?(?<!\S)(?P<sign>[+-]?)(?P<hours>\d+):(?P<rest>[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?!\S)"
 )
+_SECONDS = re.compile(r"\s*[+-]?\d+(?:\.\d+)?\s*")
 _YEARS_AND_MONTHS = re.compile(r"(?<!\S)([+-]?)(\d+)-(\d{1,2})(?!\S)")
 _AGO, _COUNTED = re.compile(r"\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.])([+-]?)(?=[\d.])")
 
@@ -105,8 +106,8 @@ _AGO, _COUNTED = re.compile(r"\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.
 def _intervals(columns: Sequence[pa.Array]) -> pa.Array:
     """Return texts of intervals with a unit behind each number.
 
-    >>> _intervals([pa.array(["1 day 02:00:00.5", "-1:30", "3 4:05", "1-2", "P1Y2DT3H", "2 days ago", "1 week"])]).to_pylist()
-    ['1 day 2 hours 00 minutes 00.5 seconds', '-1 hours -30 minutes', '3 days 4 hours 05 minutes', '1 years 2 months', '1 years 2 days 3 hours', '-2 days', '1 week']
+    >>> _intervals([pa.array(["1 day 02:00:00.5", "-1:30", "3 4:05", "1-2", "P1Y2DT3H", "2 days ago", "1 week", "5"])]).to_pylist()
+    ['1 day 2 hours 00 minutes 00.5 seconds', '-1 hours -30 minutes', '3 days 4 hours 05 minutes', '1 years 2 months', '1 years 2 days 3 hours', '-2 days', '1 week', '5 seconds']
     """
     found = columns[0].dictionary_encode()
     read = pa.array(
@@ -119,6 +120,8 @@ def _interval(text: str) -> str:
     iso = _ISO_INTERVAL.fullmatch(text)
     if iso is not None:
         return " ".join(f"{count} {unit}" for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True) if count)
+    if _SECONDS.fullmatch(text) is not None:
+        return f"{text} seconds"
     text = _YEARS_AND_MONTHS.sub(r"\1\2 years \1\3 months", text)
     text = _CLOCK.sub(_counted_clock, text)
     if _AGO.search(text) is not None:
