@@ -103,6 +103,14 @@ def test_an_unknown_table_is_explored_without_sql(console: Console, readings: No
     expect(other.locator("#state")).to_contain_text("500 rows")
 
 
+def test_values_beyond_those_that_are_listed_are_said(console: Console) -> None:
+    page = console.open("t/public/trips/rows")
+    listed = page.get_by_role("complementary", name="Columns").locator(".column")
+    expect(listed.nth(1).locator("li")).to_have_count(9)
+    expect(listed.nth(1).locator("li").last).to_have_text("and others")
+    expect(listed.nth(2).locator("li")).to_have_count(4)
+
+
 def test_tables_are_sorted_and_views_show_their_query(console: Console) -> None:
     page = console.open()
     expect(page.locator("td.n", has_text="602").first).to_be_visible()

@@ -188,7 +188,7 @@ def rows_of_preview(kinds: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
-    """Summary of a column: its share of NULLs, distinct values, bounds, and its most frequent values or a histogram."""
+    """Summary of a column: its share of NULLs, distinct values, bounds, and a histogram or its most frequent values, where it may have others."""
 
     name: str
     kind: str
@@ -197,6 +197,7 @@ class ColumnSummary:
     low: str | None = None
     high: str | None = None
     values: Sequence[tuple[str | None, int]] = field(default=())
+    has_others: bool = False
     bins: Sequence[HistogramBin] = field(default=())
 
     @property
@@ -257,7 +258,7 @@ def _with_parts(server: ConsoleServer, rows: str, summaries: Sequence[ColumnSumm
     for place, each in enumerate(summaries):
         mine = sorted(counts.get(place, []), key=lambda pair: (-pair[1], pair[0] or ""))
         if _is_faceted(each):
-            yield replace(each, values=mine)
+            yield replace(each, values=mine[:MOST_FACETS], has_others=len(mine) > MOST_FACETS)
         else:
             bins = {int(float(value)): count for value, count in mine if value is not None}
             yield replace(each, bins=_bins_of(each, bins) if bins else ())
@@ -297,7 +298,7 @@ def _part_of(column: ColumnSummary, place: int, rows: str) -> str | None:
     if _is_faceted(column):
         return (
             f"(SELECT {place} AS place, CAST({name} AS VARCHAR) AS value, count(*) AS n FROM ({rows}) AS read"
-            f" GROUP BY {name} ORDER BY n DESC, value LIMIT {MOST_FACETS})"
+            f" GROUP BY {name} ORDER BY n DESC, value LIMIT {MOST_FACETS + 1})"
         )
     bounds = _bounds_of(column)
     if bounds is None:

@@ -98,6 +98,7 @@ function resultPane() {
     },
     cancel: () => ask(`/query/${id}/cancel`, post({})),
     // Runs an EXPLAIN, with `each` on its way, and returns the address of what it has explained; null where it failed.
+    // It goes on where `each` fails: only what it does is not seen then.
     explain: async (asked, begun, each) => {
       let known;
       id = (await ask("/query", post(asked))).id;
@@ -226,7 +227,7 @@ function queryPage() {
 
   const plan = (view) => during(view, async (statements, values) => {
     const draw = async (path) => { const text = await (await answered(path)).text(); if (text.trim()) at("planned").innerHTML = text; };
-    const found = await pane.explain({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, view}, mayCancel, (path) => (view === "measure" ? draw(path) : undefined));
+    const found = await pane.explain({sql: statements.at(-1), before: statements.slice(0, -1), parameters: values, view}, mayCancel, (path) => (view === "measure" ? draw(path).catch(() => {}) : undefined));
     if (!found) return;
     await draw(found);
     at("state").textContent = view === "measure" ? "run and measured" : "planned, not run";
