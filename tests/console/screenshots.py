@@ -1,10 +1,11 @@
 """Pictures of the console's pages, of the demo's tables: `uv run python -m tests.console.screenshots DIRECTORY`.
 
-Each page is drawn in light and dark, 1280 and 390 pixels wide; `console-map.png`, `console-query.png` and `console-rows.png` are those of the documents.
+Each page is drawn in light and dark, 1280 and 390 pixels wide; `console-*.png` are those of the documents.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,10 @@ HISTORY = (
     "DELETE FROM flights WHERE distance < 90",
 )
 """What the demo's table gets for a history with a branch."""
+LONG = """SELECT a.carrier, count(*) AS pairs
+FROM flights a JOIN flights b ON a.dest = b.dest AND a.arr_time < b.dep_time
+WHERE a.origin = 'JFK' GROUP BY a.carrier"""
+"""A query that runs for a while."""
 SETTLED = 500
 """Milliseconds after the last request in which a page is drawn."""
 
@@ -60,6 +65,15 @@ def take(page: Page, address: str, file: Path, *, is_whole: bool = False) -> Non
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(SETTLED)
     page.screenshot(path=file, full_page=is_whole)
+    print(file)  # noqa: T201 - a program
+
+
+def take_running(page: Page, address: str, file: Path) -> None:
+    """Draw the operators of a query while it runs."""
+    page.goto(address)
+    page.locator("section.tree .cost", has_text=re.compile(r"\d,\d{3},\d{3} rows")).wait_for()
+    page.screenshot(path=file)
+    page.get_by_role("button", name="Cancel").click()
     print(file)  # noqa: T201 - a program
 
 
@@ -89,6 +103,8 @@ def main(directory: Path) -> None:
             for name, path, height in (("map", MAP, 520), ("query", QUERY, 700), ("rows", ROWS, 700)):
                 page.set_viewport_size({"width": 1000 if name == "map" else 1180, "height": height})
                 take(page, base + path, directory / f"console-{name}.png")
+            page.set_viewport_size({"width": 1180, "height": 600})
+            take_running(page, f"{base}query?view=measure#{quote(LONG)}", directory / "console-operators.png")
             browser.close()
 
 
