@@ -107,8 +107,10 @@ WRITTEN = {
     "doc ->> 'it''s'": "json_get_string(doc ,'it''s')",
     "t.doc->>$1": "json_get_string(t.doc,$1)",
     '"T"."a b"->>0': "json_get_string(\"T\".\"a b\",'0')",
-    "doc->'a'->>'b'": "json_get_string(json_extract(doc,'$[\"a\"]'),'b')",
-    "doc -> 'q\"' -> 1 ->> 'b'": "json_get_string(json_extract(json_extract(doc ,'$[\"q\\\"\"]') ,'$[1]') ,'b')",
+    "doc->'a'->>'b'": "json_extract_string(doc,'$[\"a\"][\"b\"]')",
+    "doc -> 'q\"' -> 1 ->> 'b'": "json_extract_string(doc ,'$[\"q\\\"\"][1][\"b\"]')",
+    "doc -> 'a' ->> 0": "json_extract_string(doc ,'$[\"a\"][\"0\"]')",
+    "doc -> 'a' -> 0 ->> $1": "json_get_string(json_extract(doc ,'$[\"a\"][0]'),$1)",
     "f(a, (b))->>'k'": "json_get_string(f(a, (b)),'k')",
     "s['doc']->>'k'": "json_get_string(s['doc'],'k')",
     "f(x)['y'][1]->>'k'": "json_get_string(f(x)['y'][1],'k')",
@@ -120,7 +122,7 @@ WRITTEN = {
     "NOT doc->>'k' = 'x' AND x IN (doc->>'j')": "NOT json_get_string(doc,'k') = 'x' AND x IN (json_get_string(doc,'j'))",
     "CASE WHEN (doc)->>'k' IS NULL THEN 1 END": "CASE WHEN json_get_string((doc),'k') IS NULL THEN 1 END",
     "doc->'k'": "json_extract(doc,'$[\"k\"]')",
-    "doc->'k'->0": "json_extract(json_extract(doc,'$[\"k\"]'),'$[0]')",
+    "doc->'k'->0": "json_extract(doc,'$[\"k\"][0]')",
     "x -> x + 1": "x -> x + 1",
     "v <-> 1": "v <-> 1",
     "'a->>b' || \"c->>d\" -- e->>'f'": "'a->>b' || \"c->>d\" -- e->>'f'",
@@ -225,6 +227,24 @@ def test_what_lance_gives_for_a_path_is_given_here(name: str, document: Any, pat
     text, expected = by_lance(document, f"{name}(doc, '{path}')")
     (found,) = json_values(name, [pa.array([text]), pa.array([path])]).to_pylist()
     assert found == expected
+
+
+WRITTEN_VALUES = ['"x"', '"é\\n"', "5", "-0", "-7", "0", "18446744073709551616", "1.0", "2.5e3", "true", "null", "[1]", '{"k": 1}', '{"z": 2, "a": [3]}', '"-0"']  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "json_valid"])
+@given(
+    documents=st.lists(st.sampled_from([*WRITTEN_VALUES, None]), min_size=1, max_size=4),
+    path=st.sampled_from(["k", "k.k", "z"]),
+)
+def test_documents_are_read_at_once_as_one_by_one(name: str, documents: list[str | None], path: str) -> None:
+    texts = [None if value is None else f'{{"k": {value}, "j": [{value}]}}' for value in documents]
+    key = path[0] if "get" in name else f"$.{path}"
+    found = json_values(name, [pa.array(texts), pa.array([key] * len(texts))])
+    spaced = [None if text is None else f" {text}" for text in texts]  # which are read one by one
+    assert repr(found.to_pylist()) == repr(
+        [json_values(name, [pa.array([text], pa.utf8()), pa.array([key])])[0].as_py() for text in spaced]
+    )
 
 
 DOCUMENTS: list[Any] = [

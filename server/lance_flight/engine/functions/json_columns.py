@@ -30,6 +30,7 @@ _MOST_AT_ONCE, _LONGEST_AT_ONCE = 4 << 20, 64 << 10
 _MOST_OPEN = 128
 """Brackets of a document that is an array: deep ones are refused where they are read one by one."""
 _KEPT_PATHS = 256
+_KEPT_TEXTS, _LONGEST_KEPT = 4_096, 256
 _NOTHING = msgspec.Raw(b"")
 _OBJECT, _ARRAY = "{", "["
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -64,6 +65,11 @@ def values_at_once(
     try:
         for start in range(0, len(texts), rows):
             part = texts.slice(start, rows)
+            keys = tuple(step for step in steps if isinstance(step, str)) if are_objects else ()
+            plain = _plain_values(word, part, keys, kind) if keys and len(keys) == len(steps) else None
+            if plain is not None:
+                parts.append(plain)
+                continue
             if not (are_objects and steps and isinstance(steps[0], str)):
                 _decode(_OBJECTS if are_objects else _VALUES, part)
             parts.append(_OF_COLUMN.get(word, _of_values)(_find(part, tuple(steps)), of_text, kind))
@@ -130,12 +136,43 @@ def _at_keys(texts: pa.Array, keys: tuple[Step, ...]) -> pa.Array:
 
 
 @lru_cache(_KEPT_PATHS)
-def _decoder(keys: tuple[Step, ...]) -> msgspec.json.Decoder[Any]:
-    kind: Any = msgspec.Raw
+def _decoder(keys: tuple[Step, ...], word: str = "") -> msgspec.json.Decoder[Any]:
+    kind, nothing = _PLAIN.get(word, (msgspec.Raw, _NOTHING))
     for place, key in enumerate(reversed(keys)):
-        inner, default = (kind, _NOTHING) if place == 0 else (kind | None, None)
+        inner, default = (kind, nothing) if place == 0 else (kind | None, None)
         kind = msgspec.defstruct("Document", [("value", inner, default)], rename={"value": str(key)}, gc=False)
     return msgspec.json.Decoder(kind)
+
+
+_PLAIN: Mapping[str, tuple[Any, Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(["json_get_string", "json_extract_string"], (str | int | None, None)),
+        "json_get_int": (int | None, None),
+        "json_get_float": (float | None, None),
+        "json_exists": (str | int | float | bool | msgspec.UnsetType | None, msgspec.UNSET),
+    }
+)
+"""Types of values that functions take as msgspec reads them, in less time than texts of values, and what stands for none."""
+
+
+def _plain_values(word: str, texts: pa.Array, keys: tuple[str, ...], kind: pa.DataType) -> pa.Array | None:
+    """Return what a function gives for values of objects that are all of one plain type; None for any others."""
+    if word not in _PLAIN:
+        return None
+    try:
+        found = _decode(_decoder(keys, word), texts)
+        nothing = _PLAIN[word][1]
+        for _ in keys:
+            found = [nothing if each is None or each is msgspec.UNSET else each.value for each in found]
+        if nothing is msgspec.UNSET:
+            return _spread(pa.array([each is not nothing for each in found]), texts.is_valid())
+        is_text = pa.types.is_string(kind) and not isinstance(next((n for n in found if n is not None), 0), int)
+        values = pa.array(found, pa.int64() if pa.types.is_string(kind) and not is_text else kind)
+    except (msgspec.MsgspecError, pa.ArrowException, OverflowError):
+        return None
+    if not is_text and pc.any(pc.equal(values, 0)).as_py() and pc.any(pc.match_substring(texts, "-0")).as_py():
+        return None  # its sign is lost
+    return _spread(values.cast(kind), texts.is_valid())
 
 
 def _at_place(texts: pa.Array, place: int) -> pa.Array:
@@ -148,7 +185,8 @@ def _at_place(texts: pa.Array, place: int) -> pa.Array:
 
 _VALUES, _LISTS = msgspec.json.Decoder(msgspec.Raw), msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS = msgspec.json.Decoder(msgspec.defstruct("Object", [], gc=False))
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Skipped = msgspec.defstruct("Skipped", [], gc=False)
+_MEMBERS = msgspec.json.Decoder(dict[str, str | int | float | bool | _Skipped | list[Any] | None])  # type: ignore[valid-type]
 
 
 def _column_of(values: list[msgspec.Raw]) -> pa.Array:
@@ -204,6 +242,12 @@ def _matching(texts: pa.Array, sign: str) -> pa.Array:
 
 def _written(texts: pa.Array, of_text: OfText, _: pa.DataType) -> pa.Array:
     """Return values with the text that Lance writes for them; of objects with several keys the order is to be looked at."""
+    values, codes = _distinct(texts) if np.isin(_first_bytes(texts), [*b"{["]).any() else (texts, None)
+    found = _written_values(values, of_text)
+    return found if codes is None else found.take(codes)
+
+
+def _written_values(texts: pa.Array, of_text: OfText) -> pa.Array:
     first = _first_bytes(texts)
     is_text, is_nested = first == ord('"'), np.isin(first, [*b"{["])
     odd = _matching(texts, "\\")
@@ -215,7 +259,12 @@ def _written(texts: pa.Array, of_text: OfText, _: pa.DataType) -> pa.Array:
     several = pc.and_(pc.match_substring(texts, _OBJECT), pc.match_substring(texts, ","))
     loose = pc.and_(pc.or_(several, pc.match_substring_regex(texts, _SPACED)), pa.array(is_nested))
     loose = pc.and_not(loose, odd.fill_null(fill_value=False))
-    return _except(texts, found, loose, lambda text: _SORTED.encode(_ANY.decode(text)).decode())
+    return _except(texts, found, loose, lambda text: (_sort if len(text) <= _LONGEST_KEPT else _sort.__wrapped__)(text))
+
+
+@lru_cache(_KEPT_TEXTS)
+def _sort(text: bytes) -> str:
+    return _SORTED.encode(_ANY.decode(text)).decode()
 
 
 _ANY, _SORTED = msgspec.json.Decoder(), msgspec.json.Encoder(order="sorted")
@@ -254,9 +303,10 @@ def _exist(texts: pa.Array, _: OfText, __: pa.DataType) -> pa.Array:
 
 
 def _lengths(texts: pa.Array, of_text: OfText, kind: pa.DataType) -> pa.Array:
+    texts, codes = _distinct(texts)
     flat = pc.match_substring_regex(texts, r'^\[[^"\[{]*[0-9a-z][^"\[{]*\]$')
     sure = pc.if_else(flat, pc.add(pc.count_substring(texts, ",").cast(kind), 1), pa.scalar(0, kind))
-    return _except(texts, sure, pc.and_(pc.starts_with(texts, _ARRAY), pc.invert(flat)), of_text)
+    return _except(texts, sure, pc.and_(pc.starts_with(texts, _ARRAY), pc.invert(flat)), of_text).take(codes)
 
 
 def _keys(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:

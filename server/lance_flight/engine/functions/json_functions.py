@@ -288,7 +288,7 @@ def json_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
     >>> text = "SELECT v.doc->'a b'->0->>'c' = $1 FROM v"
     >>> edit_text(text, json_edits(text, tokenize(text)))
-    'SELECT json_get_string(json_extract(json_extract(v.doc,\'$["a b"]\'),\'$[0]\'),\'c\') = $1 FROM v'
+    'SELECT json_extract_string(v.doc,\'$["a b"][0]["c"]\') = $1 FROM v'
     """
     if _VALUE not in text:
         return []
@@ -319,30 +319,42 @@ def _is_last_value(text: str, tokens: Sequence[Token], at: int) -> bool:
 
 
 def _chain(text: str, tokens: Sequence[Token], at: int, opened: Mapping[int, int]) -> Iterator[Edit]:
-    """Yield the edits of an operator, and of each `->` before it in one chain."""
-    calls = ""
-    if _is_operator(text, tokens, at, _TEXT):
-        key = at + len(_TEXT)
-        if key >= len(tokens) or tokens[key].kind not in _KEYS:
-            raise SqlError(
-                f"->> at character {tokens[at].start + 1} has no key; expected a text, a number or a parameter"
-            )
-        wanted = tokens[key].text if tokens[key].kind is Kind.PARAMETER else text_literal(tokens[key].text)
-        yield tokens[at].start, tokens[key].stop, f",{wanted})"
-        calls = "json_extract_string(" if _is_path(tokens[key]) else "json_get_string("
-    else:
-        at += len(_VALUE) + 1
+    """Yield the edits of an operator, with each `->` before it in one chain: what they lead to is one path."""
+    key = at + len(_TEXT if _is_operator(text, tokens, at, _TEXT) else _VALUE)
+    if key >= len(tokens) or tokens[key].kind not in _KEYS:
+        raise SqlError(f"->> at character {tokens[at].start + 1} has no key; expected a text, a number or a parameter")
+    is_text, stop, last = key == at + len(_TEXT), tokens[key].stop, tokens[key]
+    steps = list[Token]()
     while _is_operator(text, tokens, at - 1 - len(_VALUE), _VALUE) and tokens[at - 1].kind in _STEPS:
-        step, at = tokens[at - 1], at - 1 - len(_VALUE)
-        place = step.text if step.kind is Kind.NUMBER else json.dumps(step.text, ensure_ascii=False)
-        yield tokens[at].start, step.stop, f",{text_literal(step.text if _is_path(step) else f'$[{place}]')})"
-        calls += "json_extract("
+        steps.append(tokens[at - 1])
+        at -= 1 + len(_VALUE)
+    path = "$" + "".join(map(_step, reversed(steps)))
+    if not is_text:
+        calls, arguments = "json_extract(", f",{text_literal(path + _step(last))})"
+    elif last.kind is Kind.PARAMETER:
+        calls = "json_get_string(" + "json_extract(" * bool(steps)
+        arguments = f",{text_literal(path)})" * bool(steps) + f",{last.text})"
+    elif steps or _is_path(last):
+        calls, arguments = "json_extract_string(", f",{text_literal(path + _quoted(last))})"
+    else:
+        calls, arguments = "json_get_string(", f",{text_literal(last.text)})"
+    yield tokens[at].start, stop, arguments
     first = _first(tokens, at - 1, opened)
     if first >= at or any(_is_operator(text, tokens, first - len(sign), sign) for sign in (_TEXT, _VALUE)):
         raise SqlError(
             f"the operator at character {tokens[at].start + 1} has no document before it; expected doc -> 'a' ->> 'b'"
         )
     yield tokens[first].start, tokens[first].start, calls
+
+
+def _step(key: Token) -> str:
+    """Return what a key behind `->` adds to a path: a number is a place."""
+    return _quoted(key) if key.kind is Kind.STRING else f"[{key.text}]"
+
+
+def _quoted(key: Token) -> str:
+    """Return what a key behind `->>` adds to a path: a number is a place in an array, and a key of an object."""
+    return key.text[1:] if _is_path(key) else f"[{json.dumps(key.text, ensure_ascii=False)}]"
 
 
 def _is_path(key: Token) -> bool:
