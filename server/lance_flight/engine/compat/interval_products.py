@@ -1,6 +1,5 @@
-"""Intervals that DataFusion 55 does not read, `INTERVAL '1:30'`, and products of intervals and numbers, which it does not compute.
+"""Products of intervals and numbers, `INTERVAL '1 day' * 2`, which DataFusion 55 does not compute.
 
-Literals of PostgreSQL, of the standard (`'3 1:30' DAY TO MINUTE`) and of ISO 8601 are written in units.
 Of two literals the product is a literal. Of a column it is a call, `interval_times(a, months, days, nanoseconds)`.
 Parts of months are days, thirty to a month, and parts of days are times, as in PostgreSQL.
 Unnecessary with a release that solves https://github.com/apache/datafusion/issues/13850.
@@ -11,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
 
 from lance_flight.engine.functions.date_spans import PRODUCT
 from lance_flight.engine.sql.comparisons import OperandsOfText
 from lance_flight.engine.sql.tokens import Edit, Kind, Token
-from lance_flight.errors import SqlError, Unsupported
+from lance_flight.errors import Unsupported
 
 _SECOND = 1_000_000_000
 _DAY, _MONTH = "days", "months"
@@ -55,8 +53,6 @@ class _Interval:
     nanoseconds: Fraction
     start: int
     stop: int
-    is_plain: bool
-    """Whether DataFusion reads it as it is written."""
 
     def times(self, factor: Fraction) -> str:
         """Return the literal of a product; parts of months and days become smaller units."""
@@ -96,7 +92,6 @@ class _Reader(OperandsOfText):
             interval = self._interval(at)
             if interval is None:
                 continue
-            plain = [] if interval.is_plain else [self._edit_of(at, interval.stop, interval.times(Fraction(1)))]
             after, before = self.text(interval.stop), self.text(at - 1)
             if self.kind(interval.stop) is Kind.SIGN and after in {"*", "/"}:
                 done = self._end(interval.stop + 1)
@@ -104,12 +99,7 @@ class _Reader(OperandsOfText):
             elif before == "*" and self.kind(at - 1) is Kind.SIGN and self.ends_operand(at - 2):
                 start, done = self._start(at - 2), interval.stop
                 edits.append(self._edit(start, done, interval, start, at - 1, is_quotient=False))
-            else:
-                edits += plain
         return edits
-
-    def _edit_of(self, start: int, stop: int, new: str) -> Edit:
-        return self.tokens[start].start, self.tokens[stop - 1].stop, new
 
     def _edit(self, start: int, stop: int, interval: _Interval, first: int, last: int, *, is_quotient: bool) -> Edit:
         factor = self._number(first, last)
@@ -121,7 +111,7 @@ class _Reader(OperandsOfText):
             new = interval.of(self.sql[self.tokens[first].start : self.tokens[last - 1].stop])
         else:
             new = interval.times(1 / factor if is_quotient else factor)
-        return self._edit_of(start, stop, new)
+        return self.tokens[start].start, self.tokens[stop - 1].stop, new
 
     def _interval(self, at: int) -> _Interval | None:
         """Return the interval literal at a token; None for one of another form."""
@@ -129,16 +119,12 @@ class _Reader(OperandsOfText):
         text = self.text(at + 1)
         if self.kind(at + 1) not in {Kind.STRING, Kind.NUMBER}:
             return None
-        if self.word_at(at + 3) == "TO" and _unit(unit) is not None and _unit(self.word_at(at + 4)) is not None:
-            plain, stop = _in_units(text, unit, self.word_at(at + 4)), at + 5
-        else:
-            if _unit(unit) is not None:
-                text, stop = f"{text} {unit}", at + 3
-            plain = _plain_interval(text)
+        if _unit(unit) is not None:
+            text, stop = f"{text} {unit}", at + 3
         parts = {_MONTH: Fraction(0), _DAY: Fraction(0), "nanoseconds": Fraction(0)}
         place = 0
-        while place < len(plain):
-            match = _PART.match(plain, place)
+        while place < len(text):
+            match = _PART.match(text, place)
             known = None if match is None else _unit(match[2])
             if match is None or known is None:
                 return None
@@ -146,10 +132,8 @@ class _Reader(OperandsOfText):
             place = match.end()
         whole = all(number.denominator == 1 for number in parts.values())
         return (
-            _Interval(
-                parts[_MONTH], parts[_DAY], parts["nanoseconds"], at, stop, plain == text and "quarter" not in text
-            )
-            if whole and (any(parts.values()) or plain != text)
+            _Interval(parts[_MONTH], parts[_DAY], parts["nanoseconds"], at, stop)
+            if whole and any(parts.values())
             else None
         )
 
@@ -206,56 +190,6 @@ class _Reader(OperandsOfText):
         while self.is_sign(first - 1, "."):
             first -= 2
         return max(first, 0)
-
-
-_CLOCK = re.compile(r"(?P<sign>[+-]?)(?P<hour>\d{1,9}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d{1,9})?))?")
-_ISO = re.compile(r"P(?=\S)((?:-?[\d.]+[YMWD])*)(?:T((?:-?[\d.]+[HMS])+))?", re.IGNORECASE)
-_ISO_PART = re.compile(r"(-?[\d.]+)([A-Z])", re.IGNORECASE)
-_ISO_UNITS = {"Y": "year", "M": "month", "W": "week", "D": "day"}, {"H": "hour", "M": "minute", "S": "second"}
-_YEARS = re.compile(r"\s*(-?)(\d{1,9})-(\d{1,2})\s*")
-_AGO = re.compile(r"(.*\S)\s+ago\s*", re.IGNORECASE | re.DOTALL)
-_FIELDS = ("year", "month"), ("day", "hour", "minute", "second")
-
-
-def _plain_interval(text: str) -> str:
-    """Return the text of an interval in numbers with units; a text of another form as it is.
-
-    >>> [_plain_interval(text) for text in ("1 day -1:30", "P1Y2MT3H", "1-2", "2 hours ago", "soon")]
-    ['1 day -1 hour -30 minute', '1 year 2 month 3 hour', '1 year 2 month', '-2 hours', 'soon']
-    """
-    ago, iso, years = _AGO.fullmatch(text), _ISO.fullmatch(text.strip()), _YEARS.fullmatch(text)
-    if ago is not None:
-        plain = _plain_interval(ago[1])
-        return _PART.sub(lambda part: f"{-Decimal(part[1]):f} {part[2]} ", plain).strip()
-    if iso is not None:
-        parts = zip(iso.groups(default=""), _ISO_UNITS, strict=True)
-        return " ".join(f"{n} {units[unit.upper()]}" for said, units in parts for n, unit in _ISO_PART.findall(said))
-    if years is not None:
-        return f"{years[1]}{years[2]} year {years[1]}{years[3]} month"
-    return _CLOCK.sub(_in_hours, re.sub(r"^\s*(-?\d+)\s+(?=-?\d+:)", r"\1 day ", text))
-
-
-def _in_hours(clock: re.Match[str]) -> str:
-    sign = clock["sign"].replace("+", "")
-    seconds = f" {sign}{clock['second']} second" if clock["second"] else ""
-    return f"{sign}{clock['hour']} hour {sign}{clock['minute']} minute{seconds}"
-
-
-def _in_units(text: str, first: str, last: str) -> str:
-    """Return an interval of the fields from one unit to another, as `'3 1:30' DAY TO MINUTE`, in numbers with units.
-
-    >>> _in_units("-1-2", "YEAR", "MONTH"), _in_units("3 1:30", "DAY", "MINUTE")
-    ('-1 year -2 month', '3 day 1 hour 30 minute')
-    """
-    sign, numbers = "-" * text.strip().startswith("-"), re.split(r"[\s:-]+", text.strip().lstrip("+-"))
-    for fields in _FIELDS:
-        if {first.lower(), last.lower()} <= set(fields):
-            units = fields[fields.index(first.lower()) : fields.index(last.lower()) + 1]
-            if len(units) == len(numbers) and all(re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", number) for number in numbers):
-                return " ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True))
-    raise SqlError(
-        f"INTERVAL {text[:60]!r} {first} TO {last} is none; expected '1-2' YEAR TO MONTH, '3 10:30:15' DAY TO SECOND, or '3 days 10 hours'"
-    )
 
 
 def _unit(word: str) -> tuple[str, int] | None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from lance_flight.engine.functions.readable_texts import CAST_TO, EXPECTED, readable_literal
+from lance_flight.engine.functions.readable_texts import CAST_TO, EXPECTED, read_fields, readable_literal
 from lance_flight.engine.sql.clause_words import UNITS
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, spelled_out
@@ -117,21 +117,22 @@ def cast_edits(tokens: Sequence[Token]) -> list[Edit]:
                 raise SqlError(
                     f"{token.text[:60]!r} at character {token.start + 1} is no {kind}; expected {EXPECTED[kind]}"
                 )
-            if kind == "INTERVAL" and _has_fields(tokens, place):
+            fields = _fields(tokens, place) if kind == "INTERVAL" else None
+            if fields is not None:
+                readable = read_fields(token.text, *fields)
                 edits.append((tokens[place + 1].start, tokens[place + 3].stop, ""))
             if readable != token.text:
                 edits.append((token.start, token.stop, text_literal(readable or "")))
     return edits
 
 
-def _has_fields(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether the fields of an interval, whose text tells them too, follow it: `'1-2' YEAR TO MONTH`."""
-    match [token.word for token in tokens[place + 1 : place + 4]]:
-        case (
-            ["YEAR", "TO", "MONTH"] | ["DAY", "TO", "HOUR" | "MINUTE" | "SECOND"] | ["HOUR", "TO", "MINUTE" | "SECOND"]
-        ):
-            return True
-    return False
+def _fields(tokens: Sequence[Token], place: int) -> tuple[str, str] | None:
+    """Return the first and the last field of the interval at a place, `'1-2' YEAR TO MONTH`; None where no fields follow."""
+    words = [token.word for token in tokens[place + 1 : place + 4]]
+    match words:
+        case [first, "TO", last]:
+            return first, last
+    return None
 
 
 def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
@@ -139,7 +140,7 @@ def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
     before, after = tokens[place - 1], tokens[place + 1 : place + 3]
     if before.word in EXPECTED:
         has_unit = before.word == "INTERVAL" and after[:1] and after[0].word.rstrip("S") in UNITS
-        return ("" if has_unit and not _has_fields(tokens, place) else before.word), False
+        return ("" if has_unit and _fields(tokens, place) is None else before.word), False
     match after:
         case [Token(text="::"), Token() as kind]:
             return (kind.word, False) if kind.word in CAST_TO else ("", False)

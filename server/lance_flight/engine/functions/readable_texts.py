@@ -15,6 +15,8 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.errors import SqlError
+
 _SHORT_MOMENT = r"^\s*\d{4}(?:-\d{1,2}-\d{1,2}|/\d{1,2}/\d{1,2})(?:[T ]\s*\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d+)?)?)?(?:Z|\s*[+-]\d{1,2}(?::?\d{2})?)?\s*$"
 """Matches a date or a moment, with or without seconds and a zone, of which each part may have one digit."""
 _LENGTHENED = (
@@ -100,6 +102,7 @@ _CLOCK = re.compile(
 )
 _SECONDS = re.compile(r"\s*[+-]?\d+(?:\.\d+)?\s*")
 _YEARS_AND_MONTHS = re.compile(r"(?<!\S)([+-]?)(\d+)-(\d{1,2})(?!\S)")
+_QUARTERS = re.compile(r"(?<![\w.])([+-]?\d+)\s*quarters?\b", re.IGNORECASE)
 _AGO, _COUNTED = re.compile(r"\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.])([+-]?)(?=[\d.])")
 
 
@@ -107,7 +110,7 @@ def _intervals(columns: Sequence[pa.Array]) -> pa.Array:
     """Return texts of intervals with a unit behind each number.
 
     >>> _intervals([pa.array(["1 day 02:00:00.5", "-1:30", "3 4:05", "1-2", "P1Y2DT3H", "2 days ago", "1 week", "5"])]).to_pylist()
-    ['1 day 2 hours 00 minutes 00.5 seconds', '-1 hours -30 minutes', '3 days 4 hours 05 minutes', '1 years 2 months', '1 years 2 days 3 hours', '-2 days', '1 week', '5 seconds']
+    ['1 day 02 hours 00 minutes 00.5 seconds', '-1 hours -30 minutes', '3 days 4 hours 05 minutes', '1 years 2 months', '1 years 2 days 3 hours', '-2 days', '1 week', '5 seconds']
     """
     found = columns[0].dictionary_encode()
     read = pa.array(
@@ -123,7 +126,7 @@ def _interval(text: str) -> str:
     if _SECONDS.fullmatch(text) is not None:
         return f"{text} seconds"
     text = _YEARS_AND_MONTHS.sub(r"\1\2 years \1\3 months", text)
-    text = _CLOCK.sub(_counted_clock, text)
+    text = _QUARTERS.sub(lambda quarters: f"{3 * int(quarters[1])} months", _CLOCK.sub(_counted_clock, text))
     if _AGO.search(text) is not None:
         text = _COUNTED.sub(lambda sign: "" if sign[1] == "-" else "-", _AGO.sub("", text))
     return text
@@ -133,6 +136,26 @@ def _counted_clock(clock: re.Match[str]) -> str:
     sign, parts = clock["sign"], [clock["hours"], *clock["rest"].split(":")]
     counted = [f"{sign}{count} {unit}" for count, unit in zip(parts, _ISO_UNITS[-3:], strict=False)]
     return " ".join([f"{clock['days'].strip()} days", *counted] if clock["days"] else counted)
+
+
+_FIELDS = ("year", "month"), ("day", "hour", "minute", "second")
+
+
+def read_fields(text: str, first: str, last: str) -> str:
+    """Return an interval of the fields from one unit to another, as `'3 1:30' DAY TO MINUTE`, in numbers with units.
+
+    >>> read_fields("-1-2", "YEAR", "MONTH"), read_fields("3 1:30", "DAY", "MINUTE")
+    ('-1 year -2 month', '3 day 1 hour 30 minute')
+    """
+    sign, numbers = "-" * text.strip().startswith("-"), re.split(r"[\s:-]+", text.strip().lstrip("+-"))
+    for fields in _FIELDS:
+        if {first.lower(), last.lower()} <= set(fields):
+            units = fields[fields.index(first.lower()) : fields.index(last.lower()) + 1]
+            if len(units) == len(numbers) and all(re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", number) for number in numbers):
+                return " ".join(f"{sign}{number} {unit}" for number, unit in zip(numbers, units, strict=True))
+    raise SqlError(
+        f"INTERVAL {text[:60]!r} {first} TO {last} is none; expected '1-2' YEAR TO MONTH, '3 10:30:15' DAY TO SECOND, or '3 days 10 hours'"
+    )
 
 
 _MOST_DIGITS = 27
