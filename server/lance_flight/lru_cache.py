@@ -195,6 +195,10 @@ class VersionCache(Generic[K, N, V]):
         others = tuple(entry for entry in self._tables.get(table) or () if entry[0] != version)
         self._tables.put(table, (*others, (version, fact))[-self._most_versions :])
 
+    def forget(self, table: K) -> None:
+        """Forget what is known of all versions of a table."""
+        self._tables.pop(table)
+
     def find(self, table: K, version: N, read: Callable[[], V]) -> V:
         """Return a fact about a version, read if it is not known."""
         known = self.get(table, version)

@@ -43,8 +43,7 @@ def test_no_file_is_left_half_made(place: Path) -> None:
     assert suffixes <= {"lance", "manifest", "txn", "json", "idx"}
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["read", "kept"])
-def test_a_staged_version_is_found_beside_newer_ones_whose_first_was_vacuumed(place: Path, *, kept: bool) -> None:
+def test_a_staged_version_is_found_beside_newer_ones_whose_first_was_vacuumed(place: Path) -> None:
     """That no file of the next version is there says nothing of those after it."""
     (table,) = stored_tables(place)
     store, base = Store(str(place / table.row["location"])), Version(table.row["read_version"])
@@ -54,8 +53,6 @@ def test_a_staged_version_is_found_beside_newer_ones_whose_first_was_vacuumed(pl
     following = Path(store.uri, "_versions", f"{(1 << 64) - 1 - base.version - 1:020}.manifest")
     assert following != first
     following.unlink()
-    if kept:
-        partitions.kept_tables.keep(store, store.open(base.version))
     fragments = partitions.write_files(store, base.version, rows((2, "a")))
     pin = partitions.stage(store, base, LanceOperation.Append(fragments))
     assert sorted(partitions.open_at(store, pin).to_table()["id"].to_pylist()) == [1, 2]

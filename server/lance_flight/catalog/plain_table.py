@@ -135,8 +135,7 @@ class PlainLog(VersionLog):
         return self.snapshot().version
 
     def open_known(self, version: int) -> LanceDataset:
-        # What this process has just committed is not read again.
-        return kept_tables.open(self.store, version)
+        return kept_tables.open_to_commit(self.store, version)
 
     def follow(self, snapshot: Snapshot) -> None:
         # The properties of its commit: later versions have them, too.

@@ -17,7 +17,7 @@ from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_versions import opened_tables
+from lance_flight.catalog.storage.table_versions import kept_tables
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import source_of
@@ -104,7 +104,7 @@ def rows_removed(root: Store, snapshot: Snapshot, gone: Mapping[PartitionTable, 
     edits = []
     for table, addresses in gone.items():
         # Deletion files are written where the version will lie that they are for.
-        dataset = partitions.open_at(root.child(table.location), _base(root, snapshot, table), opened_tables.open)
+        dataset = partitions.open_at(root.child(table.location), _base(root, snapshot, table), kept_tables.open)
         edits.append(edit_of(root, snapshot, table, Removal.of(dataset, by_fragment(addresses))))
     return edits
 

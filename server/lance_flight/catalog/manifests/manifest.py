@@ -221,10 +221,10 @@ class Manifest(VersionLog):
     def _open_to_commit(self, base: Snapshot) -> LanceDataset:
         """Return the version of a snapshot for what leaves the dataset itself as it is.
 
-        Not read where this process has just committed it.
+        In an object store it is not read where this process has just committed it.
         """
         try:
-            return kept_tables.open(self.place, base.version, base.committed_at)
+            return kept_tables.open_to_commit(self.place, base.version, base.committed_at)
         except Corrupt as exc:
             raise Corrupt(f"namespace {self.root.name!r}: {exc}") from exc
         except NotFound as exc:

@@ -217,8 +217,7 @@ def create(
             session=store.session or shared_session(),
         )
         failpoint("table_begun")
-        if store.is_remote:
-            kept_tables.keep(store, begun)
+        kept_tables.keep(store, begun)
         if is_positional and write_version(store, int(begun.version), added):
             return Version(int(begun.version) + 1)
         dataset = LanceDataset.commit(
@@ -277,11 +276,13 @@ def open_table(root: Store, table: PartitionTable) -> LanceDataset:
 
 
 def open_to_append(store: Store, pin: Pin) -> LanceDataset:
-    """Open a table for what neither reads its rows nor moves the dataset, from memory where this process has just committed it."""
+    """Open a table for what neither reads its rows nor moves the dataset, in an object store from memory where it was just committed."""
     if not isinstance(pin, Version):
         return open_at(store, pin)
     try:
-        return kept_tables.open(store, pin.version, pin.committed_at if isinstance(pin, PlainVersion) else None)
+        return kept_tables.open_to_commit(
+            store, pin.version, pin.committed_at if isinstance(pin, PlainVersion) else None
+        )
     except (NotFound, ValueError, OSError) as exc:
         raise NotFound(f"partition table {store.name!r} has no {pin}") from exc
 

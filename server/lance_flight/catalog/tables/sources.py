@@ -31,7 +31,7 @@ from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.lance_columns import Key, columns_of, has_extension, numbers, walk, without_files
 from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.table_versions import map_tables, opened_tables
+from lance_flight.catalog.storage.table_versions import kept_tables, map_tables
 from lance_flight.catalog.tables.indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import (
@@ -162,7 +162,7 @@ class PinnedTable:
         """All rows of it, for a scan."""
         contexts = () if self.context is None else (self.context,)
         named_by = None if self.named_by is None else open_at(self.store, self.named_by)
-        dataset = open_at(self.store, self.pin, opened_tables.open)
+        dataset = open_at(self.store, self.pin, kept_tables.open)
         return Source(dataset, number=self.number, partition=self.partition, contexts=contexts, named_by=named_by)
 
 
