@@ -343,7 +343,7 @@ LIBRARIES = {
     # Extras: each is loaded where a table of its format is.
     "deltalake": {"lance_flight_client.files.lakehouse"},
     "pyiceberg": {"lance_flight_client.files.lakehouse"},
-    "python_calamine": {"lance_flight_client.files.workbooks"},
+    "python_calamine": {"lance_flight_client.files.sniffing"},
     # Lance describes the fields of a table in messages of its own; a plan of Substrait is one.
     "google.protobuf": {
         "lance_flight.flight",

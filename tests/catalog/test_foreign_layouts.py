@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.migration import migrate
+from lance_flight.catalog.maintenance.rewriting import migrate
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace

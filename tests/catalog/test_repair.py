@@ -10,8 +10,8 @@ import lance_namespace as stock
 import pyarrow as pa
 import pytest
 from lance.namespace import DirectoryNamespace
-from lance_flight.catalog.maintenance import repair as repairing
-from lance_flight.catalog.maintenance.repair import RepairFinding, RepairReport, repair
+from lance_flight.catalog.maintenance import verification as repairing
+from lance_flight.catalog.maintenance.verification import RepairFinding, RepairReport, repair
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate

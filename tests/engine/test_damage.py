@@ -14,8 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
-from lance_flight.catalog.maintenance.repair import RepairFinding, repair
-from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.maintenance.verification import RepairFinding, repair, verify
 from lance_flight.catalog.storage.whole_files import recorded_checksum
 from lance_flight.catalog.table import Table
 from lance_flight.engine.translation.evaluation import evaluate

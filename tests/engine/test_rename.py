@@ -21,7 +21,7 @@ from lance_flight.catalog.maintenance.vacuum import vacuum
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.roots.directory_manifest import DirectoryManifest, Listed
+from lance_flight.catalog.roots.listings import DirectoryManifest, Listed
 from lance_flight.catalog.storage.durability import committing
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import LocationGuard

@@ -17,9 +17,8 @@ from time import sleep, time
 
 import lance
 import pytest
-from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.maintenance.verification import verify
+from lance_flight.catalog.maintenance.verification import repair, verify
 from lance_flight.catalog.storage import durability, leases
 from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import shared_session

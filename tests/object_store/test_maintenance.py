@@ -7,9 +7,9 @@ import time
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.maintenance.compaction import compact
-from lance_flight.catalog.maintenance.repair import repair
 from lance_flight.catalog.maintenance.survey import set_policy
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.maintenance.verification import repair
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import Leases, leased_snapshots, leases
 from lance_flight.catalog.table import PartitionedNamespace

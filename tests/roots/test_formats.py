@@ -12,7 +12,7 @@ from pathlib import Path
 import lance
 import pytest
 from lance_flight.catalog.maintenance.diagnosis import Level, diagnose
-from lance_flight.catalog.maintenance.migration import STEPS
+from lance_flight.catalog.maintenance.rewriting import STEPS
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES
 from lance_flight.catalog.storage import formats
 from lance_flight.catalog.storage.formats import (

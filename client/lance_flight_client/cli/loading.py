@@ -22,12 +22,11 @@ from lance_flight.model.type_names import column_type_name
 
 from lance_flight_client.adbc import execute, ingest
 from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable
-from lance_flight_client.cli.file_streams import FileStream
 from lance_flight_client.cli.load_options import MODES, checked_delimiter, checked_encoding
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import NO_TYPES, RowSource, open_files
+from lance_flight_client.files.sources import NO_TYPES, FileStream, RowSource, open_files
 from lance_flight_client.files.text_files import RejectedRow
 from lance_flight_client.output import NULL, align_table, cells
 from lance_flight_client.parameters import quote_name

@@ -22,6 +22,7 @@ from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.reading import Found, conform_batch, find_files, opened_text, read_file
 from lance_flight_client.files.sniffing import HEAD, Replayed, TextOptions, decompress
 from lance_flight_client.files.text_files import CsvFile, JsonFile, RejectedRow, Reopen, TextFile
+from lance_flight_client.terminal import Meter
 
 NO_TYPES = pa.schema([])
 
@@ -432,3 +433,42 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     }
 )
 """Formats by their names; JSON is one object after another or an array, Arrow the file format (in a pipe the stream format)."""
+
+
+@dataclass(slots=True)
+class FileStream:
+    """Rows of files, with the types of a schema, that something else passes on; a meter shows how many."""
+
+    source: RowSource
+    schema: pa.Schema
+    doing: str
+    _failures: list[DataError | OSError] = field(default_factory=list)
+
+    @contextmanager
+    def reader(self, hint: str) -> Iterator[pa.RecordBatchReader]:
+        """Yield the rows; an error of reading them is raised in place of one that names only who passed them on.
+
+        `hint` says what helps where types were guessed.
+        """
+        meter = Meter(self.doing, self.source.size)
+        try:
+            yield pa.RecordBatchReader.from_batches(self.schema, self._rows(meter))
+        except Exception:
+            if self._failures:
+                raise self._explain(hint) from None
+            raise
+        finally:
+            meter.close()
+
+    def _rows(self, meter: Meter) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.source.batches(self.schema, meter)
+        except (DataError, OSError) as exc:
+            self._failures.append(exc)
+            raise
+
+    def _explain(self, hint: str) -> DataError | InvalidInput:
+        failure = self._failures[0]
+        if isinstance(failure, OSError):
+            return InvalidInput(f"the files cannot be read: {failure}; nothing was loaded")
+        return DataError(f"{failure}{f'; {hint}' if self.source.guesses else ''}; nothing was loaded")

@@ -19,11 +19,17 @@ from lance_flight.catalog.maintenance.indexing import (
     create_index,
     refresh_indices,
 )
-from lance_flight.catalog.maintenance.migration import MIGRATION_SCHEMA, migrate, migrate_record, migrate_table
-from lance_flight.catalog.maintenance.repair import REPAIR_SCHEMA, repair
-from lance_flight.catalog.maintenance.rewriting import REWRITING_SCHEMA, RewritingRules, rewrite
+from lance_flight.catalog.maintenance.rewriting import (
+    MIGRATION_SCHEMA,
+    REWRITING_SCHEMA,
+    RewritingRules,
+    migrate,
+    migrate_record,
+    migrate_table,
+    rewrite,
+)
 from lance_flight.catalog.maintenance.vacuum import VACUUM_SCHEMA, VacuumRules, vacuum
-from lance_flight.catalog.maintenance.verification import VERIFICATION_SCHEMA, verify
+from lance_flight.catalog.maintenance.verification import REPAIR_SCHEMA, VERIFICATION_SCHEMA, repair, verify
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table, require_partitions

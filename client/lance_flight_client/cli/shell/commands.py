@@ -22,12 +22,11 @@ from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import execute, ingest, run_statement
 from lance_flight_client.cli.connecting import Begins, cancellable, content
-from lance_flight_client.cli.file_streams import FileStream
 from lance_flight_client.cli.running_sql import statements_of
 from lance_flight_client.cli.shell.session import ShellSession
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import open_files
+from lance_flight_client.files.sources import FileStream, open_files
 from lance_flight_client.files.writing import write_file, written_format
 from lance_flight_client.output import align_table, document, is_document
 from lance_flight_client.parameters import text_literal

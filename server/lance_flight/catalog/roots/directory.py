@@ -19,9 +19,8 @@ from weakref import finalize
 from lance_flight.catalog.manifests.manifest import Manifest, create_table, remove_left_over
 from lance_flight.catalog.manifests.version_log import commit
 from lance_flight.catalog.plain_table import PlainTable, write_plain
-from lance_flight.catalog.roots.directory_manifest import Listed, Listing, path_of
+from lance_flight.catalog.roots.listings import Listed, Listing, ViewDefinition, path_of
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
-from lance_flight.catalog.roots.views import ViewDefinition
 from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE

@@ -14,8 +14,7 @@ from typing import Protocol, Self, TypeVar
 
 from lance_flight.catalog.manifests.manifest import has_lost_manifest, is_left_over
 from lance_flight.catalog.plain_table import TRANSACTIONS, PlainTable, has_lost_versions
-from lance_flight.catalog.roots.directory_manifest import NOTHING, DirectoryManifest, Listed, Listing, Path
-from lance_flight.catalog.roots.views import ViewDefinition, Views
+from lance_flight.catalog.roots.listings import NOTHING, DirectoryManifest, Listed, Listing, Path, ViewDefinition, Views
 from lance_flight.catalog.storage.formats import RootFormats
 from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
 from lance_flight.catalog.storage.names import VERSIONS, is_version_name

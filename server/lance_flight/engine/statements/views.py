@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references

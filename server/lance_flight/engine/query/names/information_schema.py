@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.functions.routines import routines
 from lance_flight.engine.query.policies.access import Access

@@ -13,7 +13,7 @@ from datafusion import DataFrame, col
 from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.roots.views import ViewDefinition
+from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.policies.restrictions import MaskedTable
 from lance_flight.engine.sql.references import Reference, quote_parts

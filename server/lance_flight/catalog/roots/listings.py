@@ -1,10 +1,18 @@
-"""The `__manifest` of a directory namespace (V2): tables that may be called otherwise than their directories, and namespaces.
+"""What a root lists beside the directories in it: tables and namespaces in its `__manifest`, and views.
 
-Directory-namespace spec, Manifest Table Schema. Rows of partitions are `manifests/manifest.py`'s. Columns that we do not know stay.
+The `__manifest` of a directory namespace (V2) has tables that may be called otherwise than their directories, and namespaces
+(Directory-namespace spec, Manifest Table Schema). Rows of partitions are `manifests/manifest.py`'s. Columns that we do not know stay.
+
+Each view is a file of its own in the private directory of the root (`.lance-flight/view-….json`). Files, and no directory: servers of
+older versions take directories there for abandoned staging areas.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +24,24 @@ from lance import LanceDataset
 
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.storage.durability import committing, flush, settle
+from lance_flight.catalog.storage.formats import FIRST, VIEW
 from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
-from lance_flight.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound, Unsupported
+from lance_flight.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    LanceFlightError,
+    NewerFormat,
+    NotFound,
+    Unsupported,
+)
 from lance_flight.model.json_documents import read_json
-from lance_flight.model.naming import MANIFEST, SEPARATOR
+from lance_flight.model.naming import MANIFEST, SEPARATOR, TableName
 
 Path = tuple[str, ...]
 """The parts of an object id: the namespaces from the outermost on, and a name."""
@@ -227,3 +246,132 @@ def _merge(dataset: LanceDataset) -> Any:
 def _quote(text: str) -> str:
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
+
+
+_PREFIX, _SUFFIX = "view-", ".json"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view: its name, its query (`sql`), and its columns.
+
+    The query names every table with its schema, and its columns one by one: what tables get later is not part of the view.
+    """
+
+    name: TableName
+    sql: str
+    columns: pa.Schema
+
+    @property
+    def digest(self) -> str:
+        """Return what tells this definition from another one of the same name."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The views of the root at `store`."""
+
+    store: Store
+
+    def find(self, name: TableName) -> ViewDefinition | None:
+        """Return the view of this name; None if there is none."""
+        file = _file_of(name)
+        # In an object store one request says that there is none.
+        return self._read(file) if self._place.is_remote or self._place.has(file) else None
+
+    def list_views(self) -> Iterator[ViewDefinition]:
+        """Yield all views but those that cannot be read, whose own use says so."""
+        for view in map(self._read_or_error, self.files()):
+            if isinstance(view, ViewDefinition):
+                yield view
+
+    def files(self) -> list[str]:
+        """Return the names of the files of all views."""
+        return [file for file in self._place.files() if file.startswith(_PREFIX) and file.endswith(_SUFFIX)]
+
+    def unreadable(self) -> list[LanceFlightError]:
+        """Return an error for each view that cannot be read: it is of a newer format, damaged, or a link."""
+        return [
+            definition
+            for definition in map(self._read_or_error, self.files())
+            if isinstance(definition, LanceFlightError)
+        ]
+
+    def put(self, view: ViewDefinition, *, replace: bool) -> None:
+        """Store a view in one step; `AlreadyExists` for one of this name, unless it is to be replaced.
+
+        In an object store two that are made at the same time may both succeed; the later one is stored.
+        """
+        content = json.dumps(
+            {
+                "version": FIRST,
+                "schema": view.name.db_schema,
+                "name": view.name.name,
+                "sql": view.sql,
+                "columns": base64.b64encode(view.columns.serialize()).decode(),
+            }
+        ).encode()
+        file, place = _file_of(view.name), self._place
+        if place.is_remote and not replace and place.has(file):
+            raise _is_taken(view.name)
+        try:
+            place.put(file, content, replace=replace)
+        except FileExistsError:
+            raise _is_taken(view.name) from None
+
+    def drop(self, name: TableName) -> None:
+        """Remove a view; `NotFound` if there is none of this name."""
+        if not self.has(name):
+            raise NotFound.named("view", name.name, [view.name.name for view in self.list_views()])
+        self._place.remove_files([_file_of(name)])
+        flush(self.store.uri)
+
+    def has(self, name: TableName) -> bool:
+        """Return whether there is a view of this name, be it a damaged one."""
+        try:
+            return self.find(name) is not None
+        except Corrupt:
+            return True
+
+    @property
+    def _place(self) -> Store:
+        return self.store.child(PRIVATE)
+
+    def _read_or_error(self, file: str) -> ViewDefinition | LanceFlightError | None:
+        try:
+            return self._read(file)
+        except (NewerFormat, Corrupt) as exc:
+            log.debug("not listed: %s", exc)
+            return exc
+
+    def _read(self, file: str) -> ViewDefinition | None:
+        try:
+            content = read_json(self._place.read(file))
+            VIEW.check(content["version"], f"the view in {file} of root {self.store.name!r}")
+            name = TableName(content["schema"], content["name"])
+            columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["columns"])))
+            sql = content["sql"]
+        except FileNotFoundError:  # dropped meanwhile
+            return None
+        except (ValueError, KeyError, TypeError) as exc:
+            raise Corrupt(
+                f"the view in {file} cannot be read: {exc!r}; expected DROP VIEW, or the file of a backup"
+            ) from exc
+        if _file_of(name) != file or not isinstance(sql, str):
+            raise Corrupt(
+                f"the view in {file} is another one, {name}, or has no query; expected DROP VIEW, or the file of a backup"
+            )
+        return ViewDefinition(name, sql, columns)
+
+
+def _file_of(name: TableName) -> str:
+    """Return the name of the file of a view: a hash, since any text may be the name of a view."""
+    digest = hashlib.sha256(f"{name.db_schema}\0{name.name}".encode()).hexdigest()[:32]
+    return f"{_PREFIX}{digest}{_SUFFIX}"
+
+
+def _is_taken(name: TableName) -> AlreadyExists:
+    return AlreadyExists(f"view {name.name!r} is there already; expected CREATE OR REPLACE VIEW, or IF NOT EXISTS")
