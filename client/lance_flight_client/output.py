@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import IO, Any, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_flight.errors import DataError
 
 from lance_flight_client.terminal import printable
 from lance_flight_client.values import JSON, SQL, Form, form_of, texts, write_enclosed, write_values
@@ -305,14 +303,3 @@ def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], _: int | 
 FORMATS: Mapping[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], int | None, TextIO], None]] = MappingProxyType(
     {"table": _write_table, "csv": _write_csv, "json": _write_json, "arrow": _write_arrow}
 )
-
-
-@contextmanager
-def written_as(format: str) -> Iterator[None]:
-    """Name the format in an error of Arrow's writers."""
-    try:
-        yield
-    except pa.ArrowException as exc:
-        raise DataError(
-            f"the rows cannot be written as {format}: {exc}; expected other types, or another format"
-        ) from exc

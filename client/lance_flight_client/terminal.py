@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -62,16 +61,6 @@ def draw(text: str, stream: TextIO) -> None:
 
 
 _UNITS = ("kB", "MB", "GB", "TB")
-
-
-def progress(doing: str) -> Callable[[int, int], None] | None:
-    """Return a function that shows how many partition tables are done, or None without a terminal."""
-    return partial(_show, doing) if sys.stderr.isatty() else None
-
-
-def _show(doing: str, done: int, total: int) -> None:
-    end = "\r" if done < total else "\n"
-    draw(f"{printable(doing)}: {done:,} of {total:,} partition tables{end}", sys.stderr)
 
 
 @dataclass(slots=True)

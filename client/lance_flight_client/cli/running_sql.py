@@ -18,7 +18,8 @@ from lance_flight_client.adbc import run_statement
 from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable, content
 from lance_flight_client.cli.file_tables import SessionFiles
 from lance_flight_client.errors import ServerError
-from lance_flight_client.output import outcome, write, written_as
+from lance_flight_client.files.writing_errors import written_as
+from lance_flight_client.output import outcome, write
 from lance_flight_client.terminal import Meter
 
 

@@ -15,7 +15,8 @@ from lance_flight.errors import InvalidInput, NotFound
 from pyarrow import fs
 
 from lance_flight_client.files.names import ENDINGS, format_of
-from lance_flight_client.output import CsvWriter, JsonWriter, csv_columns, written_as
+from lance_flight_client.files.writing_errors import written_as
+from lance_flight_client.output import CsvWriter, JsonWriter, csv_columns
 
 _DRAFT, _WHOLE = ".part", "_SUCCESS"
 

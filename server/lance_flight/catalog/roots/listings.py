@@ -1,4 +1,4 @@
-"""What a root lists beside the directories in it: tables and namespaces in its `__manifest`, and views.
+"""Lists of a root beside its directories: tables and namespaces in its `__manifest`, and views.
 
 The `__manifest` of a directory namespace (V2) has tables that may be called otherwise than their directories, and namespaces
 (Directory-namespace spec, Manifest Table Schema). Rows of partitions are `manifests/manifest.py`'s. Columns that we do not know stay.

@@ -52,15 +52,6 @@ class _Unnest:
     is_outer: bool
 
 
-@dataclass(slots=True)
-class _Query:
-    """One query of the text: where its items stand, and what its FROM has."""
-
-    start: int
-    end: int
-    tables: list[_Table] = field(default_factory=list)
-
-
 def unnest_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     """Return the edits that unnest lists of a table within a query of that table.
 

@@ -200,7 +200,6 @@ _SEARCHED: Mapping[tuple[str, bool], Callable[[Interval], Interval]] = MappingPr
 ValueOf = Callable[[Expr], tuple[float, float] | None]
 """Function that returns the factor and the offset by which an expression is made of the distance; None for any other expression."""
 
-_OPERANDS = 2
 _FLIPPED: Mapping[str, str] = MappingProxyType({"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="})
 
 
