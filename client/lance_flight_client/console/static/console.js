@@ -418,6 +418,7 @@ function showMap(box) {
     if (!key || !map.has(key)) return;
     here = key;
     told.textContent = map.words(key);
+    told.classList.add("told");
     if (!isPointed) map.show(key);
   }
   box.addEventListener("pointermove", (event) => go(map.under(event), true));
