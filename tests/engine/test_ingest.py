@@ -99,7 +99,7 @@ def test_rows_with_an_id_are_stored_once(database: Database, table: str, layout:
 REFUSED = [
     ({"overwrite": "rows"}, "[invalid_input] overwrite is 'rows'; expected nothing, partitions, table"),
     ({"commit_id": "x" * 201}, "[invalid_input] commit_id has 201 characters"),
-    ({"overwrit": "table"}, "expected partition_by, stable_row_ids, file_version, overwrite or"),
+    ({"overwrit": "table"}, "expected partition_by, stable_row_ids, file_version, overwrite, commit_id or shared"),
     ({"overwrite": "table"}, "column 'other' is not in the table"),
 ]
 

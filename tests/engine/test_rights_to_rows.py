@@ -223,7 +223,7 @@ def test_every_statement_about_a_table_and_every_alteration_has_its_rights() -> 
     opened = (
         "Query SubstraitPlan Explain ShowListing ShowMetadata ShowColumns ShowCreateTable ShowCreateView ShowSettings"
     )
-    opened += " Summarize Describe DescribeNamespace Insert Update Delete Merge"
+    opened += " Summarize Describe DescribeNamespace Insert Update Delete Merge CommitWrite"
     elsewhere = "CreateTable CreateSchema DropSchema SetOption Kill Begin EndTransaction"
     statements, others = {each.__name__ for each in STATEMENTS}, {*opened.split(), *elsewhere.split()}
     asking = {type(parse(sql)) for sql, needs in NEEDS.items() if needs}
