@@ -715,7 +715,7 @@ FEATURES = {
             "SELECT left(w, 1) FROM valued": "write l",
         },
     ),
-    "texts of intervals": Feature(
+    "texts and casts of intervals and moments": Feature(
         tables={
             "spans (id BIGINT, s VARCHAR)": (
                 None,
@@ -726,8 +726,16 @@ FEATURES = {
             "SELECT id, s::INTERVAL::VARCHAR, TRY_CAST(s AS INTERVAL)::VARCHAR FROM spans",
             "SELECT (INTERVAL '1 day 02:00:00')::VARCHAR, CAST(INTERVAL '-1:30:00' AS VARCHAR), ('2 days ago'::INTERVAL)::VARCHAR",
             "SELECT TIMESTAMP '2024-01-31' + INTERVAL '1 month 01:00:00'",
+            "SELECT TIMESTAMP '2024-01-01 10:00'::DATE, TIMESTAMP '2024-01-01 10:00'::TIME, DATE '2024-01-01'::TIMESTAMP, '2024-01-01 10:00'::TIMESTAMP::DATE",
             "SELECT epoch(INTERVAL '1 year 2 days'), epoch(INTERVAL '-14 months'), epoch(INTERVAL '1 month 1.5 seconds')",
         ),
+        refused={
+            "SELECT CAST(id AS TIMESTAMP) FROM spans": "write to_timestamp_seconds(n)",
+            "SELECT TRY_CAST(id + 1 AS DATE) FROM spans": "write DATE '1970-01-01' + n",
+            "SELECT id FROM spans WHERE id::TIME > TIME '10:00'": "write make_time",
+            "SELECT max(CAST(TIMESTAMP '2024-01-01' + INTERVAL '1 day' * id AS BIGINT)) FROM spans": "write epoch(ts)",
+            "SELECT current_date()::INT, id FROM spans": "write d - DATE '1970-01-01'",
+        },
     ),
     "functions as keys": Feature(
         tables={

@@ -141,6 +141,8 @@ def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
     if before.word in EXPECTED:
         has_unit = before.word == "INTERVAL" and after[:1] and after[0].word.rstrip("S") in UNITS
         return ("" if has_unit and _fields(tokens, place) is None else before.word), False
+    if before.is_sign(")") or before.word in CAST_TO:  # TIMESTAMP '…'::TIME casts a timestamp
+        return "", False
     match after:
         case [Token(text="::"), Token() as kind]:
             return (kind.word, False) if kind.word in CAST_TO else ("", False)

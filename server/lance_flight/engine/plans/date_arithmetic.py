@@ -1,7 +1,8 @@
-"""Refusals of what DataFusion 55 answers wrongly of intervals.
+"""Refusals of what DataFusion 55 answers wrongly of moments and intervals.
 
 It drops the time of a DATE with an interval of hours or less, where PostgreSQL and DuckDB answer a timestamp. It orders intervals by
-their months first, then by their days: to it 40 days are less than a month.
+their months first, then by their days: to it 40 days are less than a month. A number that it casts to a TIMESTAMP is one of
+microseconds here, but of seconds in other systems; PostgreSQL and DuckDB refuse it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lance_flight.engine.compat.operand_types import INTERVALS
 from lance_flight.engine.functions.date_spans import PRODUCT
 from lance_flight.engine.plans.nodes import expressions_of, nodes_of, operands_of, strip_aliases
 from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_types import is_number
+from lance_flight.model.type_names import type_name
 
 _TIME = re.compile(
     r"\binterval\b.*?(?:\d:\d|\b\d*(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w+seconds?)\b)",
@@ -31,16 +34,55 @@ _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 _ORDER = re.compile(r"\bORDER\b|\b(?:min|max|greatest|least)\s*\(", re.IGNORECASE)
 
 
-def may_misread_intervals(sql: str) -> bool:
-    """Return whether a query may have an interval that `check_intervals` refuses."""
-    return _may_add_times(sql) or _may_order_intervals(sql)
+_CAST = re.compile(
+    r"(?:\bAS|::)\s*(?:TIMESTAMP|DATE|TIME|\w*INT\w*|REAL|DOUBLE|FLOAT\w*|DECIMAL|NUMERIC)", re.IGNORECASE
+)
+_MOMENTS = re.compile(r"date|time|now\(", re.IGNORECASE)
+_INSTEAD = {
+    "TIMESTAMP": ("to_timestamp_seconds(n), or to_timestamp_micros(n)", "epoch(ts), or epoch_us(ts)"),
+    "DATE": ("DATE '1970-01-01' + n", "d - DATE '1970-01-01'"),
+    "TIME": ("make_time(h, m, s)", "epoch(t)"),
+}
+"""What to write in place of a cast of a number to a moment, and of a moment to a number."""
 
 
-def check_intervals(context: SessionContext, plan: LogicalPlan) -> None:
-    """Refuse a plan, not yet optimised, that adds an interval of hours or less to a date, or orders intervals (`Unsupported`)."""
+def may_misread_moments(sql: str) -> bool:
+    """Return whether a query may have what `check_moments` refuses."""
+    return _may_add_times(sql) or _may_order_intervals(sql) or _CAST.search(sql) is not None
+
+
+def check_moments(context: SessionContext, plan: LogicalPlan) -> None:
+    """Refuse a plan, not yet optimised, that adds hours to a date, orders intervals, or casts between numbers and moments."""
+    shown = plan.display_indent_schema()
+    has_casts = "CAST(" in shown and _MOMENTS.search(shown) is not None
     for node in nodes_of(plan):
         _check_sums(context, node)
         _check_order(context, node)
+        if has_casts:
+            _check_casts(context, node)
+
+
+def _check_casts(context: SessionContext, node: LogicalPlan) -> None:
+    waiting = [strip_aliases(Expr(expression)) for expression in expressions_of(node)]
+    while waiting:
+        expression = waiting.pop()
+        operands = operands_of(expression)
+        waiting += operands
+        if expression.variant_name() in _CASTS:
+            types = (_types(context, node, value) for value in (operands[0], expression))
+            for given, wanted in zip(*types, strict=False):
+                _check_cast(given, wanted)
+
+
+def _check_cast(given: pa.DataType, wanted: pa.DataType) -> None:
+    is_made = is_number(given)
+    moment, other = (wanted, given) if is_made else (given, wanted)
+    instead = _INSTEAD.get(type_name(moment).partition("(")[0].removesuffix("TZ"))
+    if instead is not None and is_number(other):
+        raise Unsupported(f"{type_name(given)} is not cast to {type_name(wanted)}; write {instead[not is_made]}")
+
+
+_CASTS = frozenset(["Cast", "TryCast"])
 
 
 def _may_add_times(sql: str) -> bool:

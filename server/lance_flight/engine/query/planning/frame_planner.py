@@ -34,7 +34,7 @@ from lance_flight.engine.plans.bounds import (
     check_sent_plan,
     with_joined_subqueries,
 )
-from lance_flight.engine.plans.date_arithmetic import check_intervals, may_misread_intervals
+from lance_flight.engine.plans.date_arithmetic import check_moments, may_misread_moments
 from lance_flight.engine.plans.integer_arithmetic import may_overflow
 from lance_flight.engine.plans.joins import (
     has_constant_not_in,
@@ -139,7 +139,7 @@ class FramePlanner:
                 "NOT IN, ANY and ALL over such a subquery are not supported in Substrait; send NOT EXISTS, or SQL"
             )
         joined = with_joined_subqueries(plan)
-        check_intervals(self._optimiser.datafusion, joined)
+        check_moments(self._optimiser.datafusion, joined)
         if may_overflow(self._optimiser.datafusion, joined) or has_wide_sums(plan):
             return self._checked_plan(frame)
         if not self._runner.is_endless(frame):
@@ -270,8 +270,8 @@ class FramePlanner:
             frame.schema()  # a name that cannot leave DataFusion is refused here
             if rewritten.is_nested or self._views.texts or SKETCH in text.lower():
                 self._bound_plan(frame)
-            if may_misread_intervals(text):
-                check_intervals(self._optimiser.datafusion, with_joined_subqueries(frame.logical_plan()))
+            if may_misread_moments(text):
+                check_moments(self._optimiser.datafusion, with_joined_subqueries(frame.logical_plan()))
             right = self._with_right_answers(text, frame.logical_plan(), read, numbers)
             bounded = with_bounded_steps(right, read, self._optimiser.datafusion)
             if bounded != text:
