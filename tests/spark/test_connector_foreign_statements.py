@@ -59,6 +59,7 @@ def outcome(sql: SparkSession, database: Database, form: tuple[str, str], names:
     if kind not in {"refused", "fails"}:
         error, rows = found_by(sql, statement)
         return error or differs(database, rows, expected, table)
+    message = message.partition(" // ")[0]
     before = definition(database, table), database.rows(f"SELECT count(*) FROM {table}")
     error, rows = found_by(sql, statement)
     if (definition(database, table), database.rows(f"SELECT count(*) FROM {table}")) != before:

@@ -345,3 +345,16 @@ def test_a_catalog_names_one_root_that_is_there_or_a_server() -> None:
     for options, message in {"/nowhere": "is no directory here", "": "expected one of 'root'"}.items():
         with pytest.raises(Refused, match=message):
             Catalog({"root": options} if options else {}).table("t")
+
+
+def test_hidden_columns_say_the_partition_of_a_row_and_its_spec(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT, k BIGINT) PARTITIONED BY (k)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1)")
+    database.run(f"ALTER TABLE {table} SET PARTITIONED BY (bucket(2, id))")
+    database.run(f"INSERT INTO {table} VALUES (2, 1)")
+    specs = dict(database.rows(f'SELECT object_id, spec_id FROM "{table}$partitions"'))
+    found = catalog.table(table).scan((), "id", "_partition", "_spec_id").rows()
+    assert sorted((row["id"], row["_spec_id"]) for row in found) == [(1, "1"), (2, "2")]
+    assert all(str(specs[row["_partition"]]) == row["_spec_id"] for row in found)

@@ -190,13 +190,13 @@ class OneTaskPlan:
         return [self.portion]
 
 
-HIDDEN = ("_rowid", "_partition")
-"""Columns of a stored table that a statement has to name."""
+SPEC = "_spec_id"
+HIDDEN = ("_rowid", "_partition", SPEC)
+"""Columns of a stored table that a statement has to name; Spark has them as texts."""
 NO_HIDDEN: Mapping[str, str] = MappingProxyType(
     {
         "_file": "_partition, and t.files",
         "_pos": "_rowid, which names a row",
-        "_spec_id": "_partition, and t.partitions",
     }
 )
 """Hidden columns of others that there are none like, with what to read instead."""
@@ -215,11 +215,23 @@ def with_hidden(options: Mapping[str, str], relation: Relation, columns: Sequenc
         source = source if name in source.names else source.append(pa.field(name, pa.utf8()))
     if isinstance(relation, DirectTable | LimitedTable):
         table, limit = (relation.table, relation.rows) if isinstance(relation, LimitedTable) else (relation, None)
-        return RootQuery(dict(options), name_of(table), source, is_small=False, limit=limit)
+        name = name_of(table)
+        return RootQuery(
+            dict(options), _with_spec(name) if SPEC in wanted else name, source, is_small=False, limit=limit
+        )
     query = as_query(relation)
     if query is None:
         raise NotFound.named("column", wanted[0], relation.source.names)
-    return replace(query, source=source)
+    return replace(query, name=_with_spec(query.name) if SPEC in wanted else query.name, source=source)
+
+
+def _with_spec(name: str) -> str:
+    """Return the query of a table, whose name is quoted, with the number of the partition spec that each row lies under."""
+    partitions = f'{name[:-1]}$partitions"'
+    return (
+        f"(SELECT t.*, t._rowid, t._partition, CAST(p.spec_id AS VARCHAR) AS {SPEC} FROM {name} AS t"  # noqa: S608 - quoted
+        f" JOIN {partitions} AS p ON p.object_id = t._partition) AS t"
+    )
 
 
 def select(name: str, columns: Sequence[str], condition: str | None, limit: int | None = None) -> str:
