@@ -7,7 +7,6 @@ nothing for an element that is NULL, and knows no text of a struct.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -25,8 +24,9 @@ VALUE_TEXT = "value_text"
 ELEMENT_TEXTS = "element_texts"
 """Function that gives the texts of the elements of a list."""
 _NULL = "NULL"
-_QUOTED = re.compile(r"[,\[\]{}()'\":=\\]|^\s|\s$|^$|^null$", re.IGNORECASE)
+_QUOTED = r"(?i)[,\[\]{}()'\":=\\]|^\s|\s$|^$|^null$"
 """Matches a text that stands in quotes within a list, struct or map, as in DuckDB."""
+_AT_ONCE = 1 << 16
 _MONTHS_OF_YEAR, _NANOSECONDS, _MICROSECONDS_OF_DAY = 12, 10**9, 86_400 * 10**6
 _SHOWN_BYTES = range(ord(" "), 0x7F)
 
@@ -58,13 +58,7 @@ def element_texts(columns: Sequence[pa.Array]) -> pa.Array:
     [['[1]', None], None]
     """
     (column,) = columns
-    sizes = pc.fill_null(pc.list_value_length(column), 0)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes.to_numpy())]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, value_texts([pc.list_flatten(column)]), mask=column.is_null())
-
-
-def _array(column: pa.Array, texts: Sequence[str | None]) -> pa.Array:
-    return pa.array(texts, pa.utf8(), size=len(column))
+    return _lists(column, value_texts([pc.list_flatten(column)]))
 
 
 def _moments(column: pa.Array) -> pa.Array:
@@ -90,14 +84,19 @@ def _offset(seconds: int) -> str:
     return f"{'-' if seconds < 0 else '+'}{hours:02}" + (f":{rest // 60:02}" if rest else "")
 
 
-def _each(write: Callable[..., str]) -> Callable[[pa.Array], pa.Array]:
-    """Return the function that writes each value of a column that is not NULL."""
-    return lambda column: _array(column, [None if value is None else write(value) for value in column.to_pylist()])
+def _each(write: Callable[[Any], str]) -> Callable[[pa.Array], pa.Array]:
+    """Return the function that writes each value of a column, some at a time, so that few are objects of Python at once."""
+
+    def write_all(column: pa.Array) -> pa.Array:
+        parts = (column.slice(start, _AT_ONCE).to_pylist() for start in range(0, len(column), _AT_ONCE))
+        made = [pa.array([None if value is None else write(value) for value in part], pa.utf8()) for part in parts]
+        return pa.concat_arrays([*made, pa.array([], pa.utf8())])
+
+    return write_all
 
 
 def _duration(column: pa.Array) -> pa.Array:
-    spans = column.cast(pa.duration("us")).view(pa.int64()).to_pylist()
-    return _array(column, [None if span is None else _interval(0, *_days_and_rest(span)) for span in spans])
+    return _each(lambda span: _interval(0, *_days_and_rest(span)))(column.cast(pa.duration("us")).view(pa.int64()))
 
 
 def _days_and_rest(microseconds: int) -> tuple[int, int]:
@@ -122,8 +121,9 @@ def _clock(nanoseconds: int) -> str:
 
 def _number(value: float, kind: type[np.floating[Any]], shown: range) -> str:
     """Return the text of a double, as DataFusion's CAST writes it: `1e20`, `inf`, `NaN`; without an exponent that is `shown` in zeros."""
-    if not np.isfinite(value):
-        return "NaN" if np.isnan(value) else str(value)
+    text = repr(value) if kind is np.float64 else str(kind(value))
+    if not np.isfinite(value) or ("e" not in text and kind is np.float64):
+        return "NaN" if np.isnan(value) else text
     number = kind(value)
     scientific = np.format_float_scientific(number, trim="-", exp_digits=1).replace("e+", "e")
     is_short = int(scientific.partition("e")[2]) in shown
@@ -134,51 +134,48 @@ def _bytes(value: bytes) -> str:
     return "".join(chr(byte) if byte in _SHOWN_BYTES and byte != ord("\\") else f"\\x{byte:02X}" for byte in value)
 
 
-def _within(values: pa.Array) -> list[str]:
+def _within(values: pa.Array) -> pa.Array:
     """Return the texts of values within a list, struct or map: NULL by its name, texts in quotes where these are needed."""
-    texts = value_texts([values]).to_pylist()
-    if types.is_nested(values.type):
-        return [_NULL if text is None else text for text in texts]
-    return [_NULL if text is None else _quoted(text) if _QUOTED.search(text) else text for text in texts]
+    texts = value_texts([values])
+    if not types.is_nested(values.type):
+        texts = pc.if_else(pc.match_substring_regex(texts, _QUOTED), _quoted(texts), texts)
+    return texts.fill_null(_NULL)
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _quoted(texts: pa.Array) -> pa.Array:
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), "'", "\\'")
+    return _joined("'", escaped, "'")
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    """Return texts side by side; NULL where a part is."""
+    return pc.binary_join_element_wise(*(pa.scalar(part) if isinstance(part, str) else part for part in parts), "")
 
 
 def _list(column: pa.Array) -> pa.Array:
-    return _lists(column, "[{}]", _within(pc.list_flatten(column)))
+    return _joined("[", pc.binary_join(_lists(column, _within(pc.list_flatten(column))), ", "), "]")
 
 
 def _map(column: pa.MapArray) -> pa.Array:
     kind = column.type
     entries = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     keys, values = (_within(part) for part in pc.list_flatten(entries).flatten())
-    return _lists(entries, "{{{}}}", [f"{key}={value}" for key, value in zip(keys, values, strict=True)])
+    return _joined("{", pc.binary_join(_lists(entries, _joined(keys, "=", values)), ", "), "}")
 
 
-def _lists(column: pa.Array, form: str, items: Sequence[str]) -> pa.Array:
-    """Return the texts of lists or maps, of those of all their items in order."""
-    sizes, made, place = pc.list_value_length(column).to_pylist(), [], 0
-    for size in sizes:
-        made.append(None if size is None else form.format(", ".join(items[place : place + size])))
-        place += size or 0
-    return _array(column, made)
+def _lists(column: pa.Array, elements: pa.Array) -> pa.Array:
+    """Return lists of other elements, in the place of those that a column of lists has."""
+    sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, elements, mask=column.is_null())
 
 
 def _struct(column: pa.StructArray) -> pa.Array:
-    names = [_quoted(field.name) for field in column.type]
-    fields = [_within(field) for field in column.flatten()]
-    rows = zip(*fields, strict=True) if fields else iter([()] * len(column))
-    valid = column.is_valid().to_pylist()
-    return _array(
-        column,
-        [
-            f"{{{', '.join(f'{name}: {value}' for name, value in zip(names, row, strict=True))}}}" if is_valid else None
-            for row, is_valid in zip(rows, valid, strict=True)
-        ],
-    )
+    parts: list[pa.Array | str] = []
+    for field, values in zip(column.type, column.flatten(), strict=True):
+        parts += [f"{', ' if parts else ''}{_quoted(pa.array([field.name]))[0].as_py()}: ", _within(values)]
+    shown = _joined("{", *parts, "}") if parts else pa.array(["{}"] * len(column), pa.utf8())
+    return pc.if_else(column.is_valid(), shown, pa.scalar(None, pa.utf8()))
 
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
