@@ -238,7 +238,11 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "two types of long objects": ("a.json", b'{"n":\n1}\n{"n": "x"}\n', "changed from number to string"),
     "no object among two types": ("a.jsonl", b'{"n": 1}\n{"n": "x"}\n[7]\n', r"line 3 is no object of JSON: '\[7\]'"),
     "a long number": ("a.json", b'[{"n": 12345678901234567890}]', "12345678901234567890 is longer than a BIGINT"),
-    "a value longer than a block": ("a.csv", b'id,v\n1,"%s"\n' % (b"x" * (3 << 20)), "a.csv"),
+    "a value longer than a block": (
+        "a.csv",
+        b'id,v\n1,"%s"\n' % (b"x" * (3 << 20)),
+        r"a\.csv: a row has more than 1,048,576 bytes",
+    ),
     "an open array": ("a.json", b'[{"n": 1}, {"n": ', "a.json"),
     "an array of numbers": ("a.json", b"[1, 2]", "a.json"),
 }

@@ -204,6 +204,11 @@ class CsvFile:
                     expected = f"has {len(texts)} values; expected {len(self.form.names)}"
                     text = self.form.shape.delimiter.join(texts)[:100]
                     return DataError(f"{self.name}: line {line:,} {expected}: {text!r}")
+        if "straddl" in str(exc):
+            most = self.form.reading.block_size
+            return DataError(
+                f"{self.name}: a row has more than {most:,} bytes; expected shorter ones, or a file of Parquet"
+            )
         if "invalid UTF8" in str(exc) and self.reopen is not None:
             with self.reopen() as stream:
                 for line, raw in enumerate(io.BufferedReader(stream), 1):

@@ -186,7 +186,8 @@ def _at_place(texts: pa.Array, place: int) -> pa.Array:
 _VALUES, _LISTS = msgspec.json.Decoder(msgspec.Raw), msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS = msgspec.json.Decoder(msgspec.defstruct("Object", [], gc=False))
 _Skipped = msgspec.defstruct("Skipped", [], gc=False)
-_MEMBERS = msgspec.json.Decoder(dict[str, str | int | float | bool | _Skipped | list[Any] | None])  # type: ignore[valid-type]
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PLAIN_MEMBERS = msgspec.json.Decoder(dict[str, str | int | float | bool | _Skipped | None])  # type: ignore[valid-type]
 
 
 def _column_of(values: list[msgspec.Raw]) -> pa.Array:
@@ -313,7 +314,12 @@ def _keys(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:
     """Return lists of keys, of which most documents of a column have the same."""
     among = pc.starts_with(texts, _OBJECT).fill_null(fill_value=False)
     seen: dict[tuple[str, ...], int] = {}
-    codes = [seen.setdefault(tuple(each), len(seen)) for each in _decode(_MEMBERS, _among(texts, among))]
+    objects = _among(texts, among)
+    try:
+        members = _decode(_PLAIN_MEMBERS, objects)
+    except msgspec.MsgspecError:  # some are lists
+        members = _decode(_MEMBERS, objects)
+    codes = [seen.setdefault(tuple(each), len(seen)) for each in members]
     lists = pa.array([*map(list, seen), []], kind)
     places = _spread(pa.array(codes, pa.int64()), among).fill_null(len(seen))
     return lists.take(pc.if_else(texts.is_valid(), places, pa.scalar(None, pa.int64())))
