@@ -112,7 +112,6 @@ class ServerTable(_SqlRelation):
     source: pa.Schema
     rows: int | None
     """Rows of the whole table, where the server says it."""
-    is_partitioned: bool
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
         return reading.plan_through_server(replace(self.options, columns=tuple(columns), filter=condition))
@@ -443,7 +442,7 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
     # The name may hold a dot, or a quote: it is given as it is.
     given = replace(ReadOptions.parse({**of_reads(options), "table": "t"}), table=table, **at.option)
     try:
-        return _stored_relation(options, backend, given, is_partitioned=kind == "PARTITIONED")
+        return _stored_relation(options, backend, given)
     except (NotFound, ServerError) as exc:
         if code_of(exc) != "not_found":
             raise
@@ -453,15 +452,13 @@ def _load(options: Mapping[str, str], backend: SqlRunner, table: NamedTable, at:
             raise
         branch = NamedTable(table.db_schema, f"{table.name}@{given.tag}")
         try:
-            return _stored_relation(options, backend, replace(given, table=branch, tag=None), is_partitioned=True)
+            return _stored_relation(options, backend, replace(given, table=branch, tag=None))
         except (NotFound, ServerError):
             # The first error says which tags there are.
             raise exc from None
 
 
-def _stored_relation(
-    options: Mapping[str, str], backend: SqlRunner, given: ReadOptions, *, is_partitioned: bool
-) -> Relation:
+def _stored_relation(options: Mapping[str, str], backend: SqlRunner, given: ReadOptions) -> Relation:
     table = given.table or NamedTable("", "")
     if given.root is None and given.tag is not None:
         # A server takes it for a tag or a branch, and does not say which; versions have numbers on each of them.
@@ -472,7 +469,7 @@ def _stored_relation(
         return DirectTable(reading.plan_direct(given))
     plan = reading.plan_through_server(given)
     pinned = replace(given, snapshot=plan.answer.versions[0], tag=None, time=None)
-    return ServerTable(pinned, plan.answer.schema, plan.answer.rows, is_partitioned)
+    return ServerTable(pinned, plan.answer.schema, plan.answer.rows)
 
 
 def described_columns(relation: Relation) -> StructType:

@@ -66,11 +66,7 @@ class BatchWrite:
 
 def stream_plan_of(relation: Relation, options: Mapping[str, str]) -> StreamPlan:
     """Plan a stream of the rows of a table; `InvalidInput` for options that it does not have."""
-    given = known_options(options, _OF_READS, _READING)
-    reading = OptionReading(given)
-    partitions = reading.number("partitions")
-    if reading.problems:
-        raise InvalidInput("; ".join(reading.problems))
+    given, partitions = _read_options(options)
     plan = _direct(relation)
     condition = given.get("filter")
     if condition is not None:
@@ -78,6 +74,16 @@ def stream_plan_of(relation: Relation, options: Mapping[str, str]) -> StreamPlan
     read = replace(plan, options=replace(plan.options, filter=condition, partitions=partitions))
     required = tuple(column for column in read.wanted if not column.nullable or pa.types.is_struct(column.type))
     return replace(plan_stream(read, StreamReadOptions.parse(given)), required=required)
+
+
+def _read_options(options: Mapping[str, str]) -> tuple[dict[str, str], int | None]:
+    """Return the options of a stream, and in how many partitions it reads."""
+    given = known_options(options, _OF_READS, _READING)
+    reading = OptionReading(given)
+    partitions = reading.number("partitions")
+    if reading.problems:
+        raise InvalidInput("; ".join(reading.problems))
+    return given, partitions
 
 
 def _direct(relation: Relation) -> DirectPlan:
@@ -108,11 +114,7 @@ class ChangesPlan:
         table = relation.options.table if isinstance(relation, ServerTable) else relation.feed
         if table is None:
             raise Unsupported("streams read tables and their changes, not views and other metadata tables")
-        given = known_options(options, _OF_READS, _READING)
-        reading = OptionReading(given)
-        partitions = reading.number("partitions")
-        if reading.problems:
-            raise InvalidInput("; ".join(reading.problems))
+        given, partitions = _read_options(options)
         return cls(
             catalog=dict(catalog),
             table=table,
