@@ -130,7 +130,8 @@ class RunningStatement:
     """Mutable state of one running statement, written by its threads; `record` returns a snapshot.
 
     The `meter` counts its bytes; `uncounted` are those of its parameters until then. `ahead` counts the bytes that it has read
-    before its clients ask for them. `measured` has the plans that EXPLAIN ANALYZE runs (`measured_plans.MeasuredPlans`). One that `watches` asks what the server does, and waits for no other statement.
+    before its clients ask for them. `measured` has the plans that EXPLAIN ANALYZE runs (`measured_plans.MeasuredPlans`).
+    One that `watches` asks what the server does, and waits for no other statement.
     """
 
     watches = False

@@ -514,9 +514,10 @@ def _by_position(columns: Sequence[str], values: Sequence[str]) -> tuple[Assignm
 class CommitWrite(TargetChange):
     """COMMIT WRITE 'name' INTO t [VERSION n] PARTS ('part', …) [ONCE 'id' [BATCH n [QUERY 'q']]] and how it replaces rows.
 
-    That is [OVERWRITE PARTITIONS | REPLACING [WHERE …] | READING [WHERE …]]. It makes parts of a shared ingest visible, on top of the version that this began with: in place of the rows that fulfil the condition
-    there, or beside rows that were compared with them. It fails where these have changed since. With ONCE it is a commit with an id, or a
-    batch of a stream of that name, which the table has once.
+    It ends with [OVERWRITE PARTITIONS | REPLACING [WHERE …] | READING [WHERE …]]. It makes parts of a shared ingest visible, on top
+    of the version that the ingest began with: in place of the rows that fulfil the condition there, or beside rows that were compared
+    with them. It fails where these have changed since. With ONCE it is a commit with an id, or a batch of a stream of that name,
+    which the table has once.
     """
 
     forms = ("COMMIT WRITE",)
