@@ -266,14 +266,21 @@ def _extract(texts: pa.Array, pattern: str, group: int) -> pa.Array:
 
 
 _BEGIN, _END = "\x01", "\x02"
+_MAY_BE_EMPTY = re.compile(r"[*?|^${]|\(\)|\\[bBAzQ]|\A\Z")
+"""Matches a pattern that may match nothing at a place."""
+
+
+def _with_marks(texts: pa.Array, pattern: str, group: int) -> pa.Array:
+    """Return texts with all matches between marks."""
+    _check_parts(texts)
+    if pc.any(pc.match_substring_regex(texts, f"[{_BEGIN}{_END}]")).as_py():
+        raise SqlError("texts with the characters 1 and 2 are not searched for all matches of a pattern")
+    return pc.replace_substring_regex(texts, _with_one_group(pattern, group), f"{_BEGIN}\\1{_END}")
 
 
 def _all_extracted(texts: pa.Array, pattern: str, group: int) -> pa.Array:
     """Return all matches: they are put between marks, at which the texts are split."""
-    _check_parts(texts)
-    if pc.any(pc.match_substring_regex(texts, f"[{_BEGIN}{_END}]")).as_py():
-        raise SqlError("regexp_extract_all takes no texts with the characters 1 and 2")
-    marked = pc.replace_substring_regex(texts, _with_one_group(pattern, group), f"{_BEGIN}\\1{_END}")
+    marked = _with_marks(texts, pattern, group)
     parts = pc.split_pattern(marked, _BEGIN)
     counts = pc.list_value_length(parts).fill_null(1).to_numpy() - 1
     flat = parts.flatten()
@@ -286,8 +293,13 @@ def _all_extracted(texts: pa.Array, pattern: str, group: int) -> pa.Array:
 
 
 def _split(texts: pa.Array, pattern: str, _: int) -> pa.Array:
-    _check_parts(texts)
-    return pc.split_pattern_regex(texts, pattern)
+    """Return the parts between matches. Arrow 25 never ends where a match is empty: it splits at marks there, of which those at the ends go."""
+    if _MAY_BE_EMPTY.search(pattern) is None:
+        _check_parts(texts)
+        return pc.split_pattern_regex(texts, pattern)
+    marked = _with_marks(texts, pattern, 0)
+    within = pc.replace_substring_regex(marked, f"^{_BEGIN}{_END}|{_BEGIN}{_END}$", "")
+    return pc.split_pattern_regex(within, f"{_BEGIN}[^{_END}]*{_END}")
 
 
 def _check_parts(texts: pa.Array) -> None:
