@@ -715,6 +715,54 @@ FEATURES = {
             "SELECT left(w, 1) FROM valued": "write l",
         },
     ),
+    "texts of doubles": Feature(
+        tables={
+            "doubles (id BIGINT, d DOUBLE, f REAL)": (
+                "bucket(2, id)",
+                "(1, 1e300, 1.5), (2, 1e16, 1e15), (3, 1e-5, 0.1), (4, 1e15, 123456.78), (5, NULL, NULL), (6, 0, 1e-5), (7, 123456789012345678, 3e38), (8, 'nan', '-inf'), (9, 1e-4, 1e16), (10, 0.1, -7), (11, 9007199254740993, 16777217), (12, 1.0, 2.50)",
+            )
+        },
+        queries=[
+            "SELECT id, d::VARCHAR, CAST(f AS TEXT), d || 'x', concat(f, '-', d) FROM doubles",
+            "SELECT [d, 1.5, NULL]::VARCHAR, {'a': f}::VARCHAR FROM doubles",
+            "SELECT d::VARCHAR, count(*) FROM doubles GROUP BY d::VARCHAR",
+            "SELECT string_agg(d, ';' ORDER BY id), string_agg(f::VARCHAR, ';' ORDER BY id) FROM doubles",
+            "SELECT id, length(d::VARCHAR) FROM doubles WHERE d::VARCHAR LIKE '%e+%' OR f::VARCHAR = '1e-05'",
+            "SELECT 1e20::VARCHAR, CAST(1e-7 AS VARCHAR), (1e15)::VARCHAR, 1.0::DOUBLE::VARCHAR",
+            "SELECT format('{}', d), printf('%.2f', f) FROM doubles WHERE id IN (2, 3, 12)",
+        ],
+    ),
+    "dates beside timestamps": Feature(
+        tables={
+            "kept (id BIGINT, d DATE, ts TIMESTAMP, z TIMESTAMPTZ)": (
+                "bucket(2, id)",
+                "(1, '9999-12-31', '2024-01-01', '2024-01-01 00:00:00+00'), (2, '2024-01-01', '9999-12-31', '0001-01-01 00:00:00+00'), (3, NULL, NULL, NULL), (4, '0001-01-01', '2024-01-01 00:00:00.000001', '9999-12-31 23:00:00+00')",
+            )
+        },
+        queries=[
+            *(
+                f"SELECT id FROM kept WHERE {condition}"
+                for condition in (
+                    "ts < d",
+                    "d = ts",
+                    "d > TIMESTAMP '2025-01-01 00:00:00'",
+                    "ts < DATE '9999-12-31'",
+                    "now() < d",
+                    "ts BETWEEN DATE '2000-01-01' AND DATE '9999-12-31'",
+                    "ts IN (DATE '9999-12-31', d)",
+                    "d NOT IN (TIMESTAMP '2024-01-01 00:00:00', ts)",
+                    "d IS DISTINCT FROM ts",
+                    "z > d",
+                    "coalesce(ts, DATE '9999-12-31') >= coalesce(d, DATE '9999-12-31')",
+                    "CASE WHEN id = 1 THEN d ELSE ts END > DATE '2024-01-01'",
+                )
+            ),
+            "SELECT id, coalesce(d, ts), least(d, ts), greatest(ts, d), nullif(ts, d) FROM kept",
+            "SELECT a.id, b.id FROM kept a JOIN kept b ON a.d = b.ts",
+            "SELECT a.id, b.id FROM kept a LEFT JOIN kept b ON a.d = b.ts AND b.id > 1",
+            "SELECT coalesce(d, ts), count(*) FROM kept GROUP BY coalesce(d, ts) ORDER BY coalesce(d, ts)",
+        ],
+    ),
     "texts and casts of intervals and moments": Feature(
         tables={
             "spans (id BIGINT, s VARCHAR)": (

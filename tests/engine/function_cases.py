@@ -120,6 +120,9 @@ starts_with(s, 'a')
 split(s, ',')
 string_split(s, ',')
 string_split(s, '')
+lpad(s, i - 3, 'x')
+rpad(s, -i, 'x')
+make_timestamp(i * 1000000)
 str_split(s, 'l')
 len(string_split(s, ','))
 string_split_regex(s, '[, ]+')
@@ -328,6 +331,8 @@ OF_OTHERS = {
     "bitxor(12, 10)": 6,
     "format_number(1234567.891, 2)": "1,234,567.89",
     "format_number(1234, 0)": "1,234",
+    "split('abc', nullif('b', 'b'))": None,
+    "lpad('abc', 3 - 5)": "",
     "iff(NULL, 1, 2)": 2,
     "iif(1 > 0, 'x', 'y')": "x",
     "equal_null(NULL, NULL)": True,
@@ -480,4 +485,6 @@ REFUSED = {
     "SELECT split(s, 1) FROM t": "string_to_array does not take arguments of these types; write other arguments, or a CAST of some;"
     " split(s, t) is CASE WHEN s = '' THEN",
     "SELECT date_diff('day', DATE '2024-01-01')": "date_diff takes",
+    "SELECT sum(i > 1) FROM t": "sum takes numbers, got BOOLEAN; write count_if(a > 1)",
+    "SELECT avg(i > 1) OVER () FROM t": "avg takes numbers, got BOOLEAN; write count_if(a > 1)",
 }

@@ -299,8 +299,9 @@ def _items_of_string_agg(operands: Factors, items: Sequence[Span]) -> Iterator[S
 
 
 def _is_text(operands: Factors, start: int, stop: int) -> bool:
-    """Return whether a value is a literal, or is cast to a text."""
-    is_literal = stop - start == 1 and operands.kind(start) not in {Kind.WORD, Kind.NAME}
+    """Return whether a value is a literal, but for a number with an exponent, or is cast to a text."""
+    is_number = operands.kind(start) is Kind.NUMBER and not operands.text(start).isdigit()
+    is_literal = stop - start == 1 and operands.kind(start) not in {Kind.WORD, Kind.NAME} and not is_number
     return is_literal or (operands.word_at(stop - 1) in _ALL_TEXTS and operands.is_sign(stop - 2, "::"))
 
 

@@ -262,10 +262,15 @@ LISTS: Mapping[str, tuple[ResultType, Compute]] = MappingProxyType(
 
 
 def _check_count(made: Made, values: pa.Array) -> pa.Array:
-    """Check the counts that a batch of texts or lists is padded to, and return them."""
+    """Check the counts that a batch of lists is padded to, and return them."""
     wanted = np.maximum(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64), 0)
     made.check("padding", float(wanted.sum()), MOST_ELEMENTS, "characters or elements")
     return values
+
+
+def _check_width(made: Made, values: pa.Array) -> pa.Array:
+    """Check the widths that a batch of texts is padded to, and return them: 0 for negative ones, in which DataFusion 55 panics."""
+    return pc.max_element_wise(_check_count(made, values), 0, skip_nulls=False)
 
 
 def _check_items(made: Made, values: pa.Array) -> pa.Array:
@@ -311,6 +316,7 @@ def _check_digits(_: Made, values: pa.Array) -> pa.Array:
 _GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] = MappingProxyType(
     {
         "__bounded_count": (_check_count, pa.int64()),
+        "__bounded_width": (_check_width, pa.int64()),
         "__bounded_text": (_check_short, pa.utf8()),
         "__bounded_sought": (_check_sought, pa.utf8()),
         "__bounded_pairs": (_check_compared, pa.utf8()),
@@ -318,12 +324,12 @@ _GUARDS: Mapping[str, tuple[Callable[[Made, pa.Array], pa.Array], pa.DataType]] 
         "__bounded_digits": (_check_digits, pa.int64()),
     }
 )
-_COUNT, _TEXT, _SOUGHT, _PAIRS, _ITEMS, _DIGITS = _GUARDS
+_COUNT, _WIDTH, _TEXT, _SOUGHT, _PAIRS, _ITEMS, _DIGITS = _GUARDS
 _GUARD_CALL = re.compile(rf"(?:{'|'.join(_GUARDS)})\d*\(")
 GUARDS: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
-        "lpad": {1: _COUNT},
-        "rpad": {1: _COUNT},
+        "lpad": {1: _WIDTH},
+        "rpad": {1: _WIDTH},
         "array_resize": {1: _COUNT},
         "list_resize": {1: _COUNT},
         "replace": {2: _TEXT},

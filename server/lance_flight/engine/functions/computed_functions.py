@@ -82,9 +82,9 @@ def _printable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which a value is printed: a whole number, a double, its own, or the text of anything else."""
     if types.is_integer(kind):
         return pa.int64()
-    if has_own_text(kind):
-        return kind
-    return pa.float64() if types.is_floating(kind) or types.is_decimal(kind) else pa.utf8()
+    if types.is_floating(kind) or types.is_decimal(kind):
+        return pa.float64()
+    return kind if has_own_text(kind) else pa.utf8()
 
 
 _ANY = ArgumentKind("a value", lambda _: True, lambda kind: kind)
@@ -408,7 +408,12 @@ def _format_values(write: Callable[[str, Sequence[Any]], str], columns: Columns)
     """Return values written by a pattern of Python, which `function_table` has checked; NULL where a value is."""
     patterns, *values = columns
     kept = pc.unique(patterns).to_pylist()
-    rows = [(value_texts([column]) if has_own_text(column.type) else column).to_pylist() for column in values]
+    rows = [
+        (
+            column if types.is_floating(column.type) or not has_own_text(column.type) else value_texts([column])
+        ).to_pylist()
+        for column in values
+    ]
     made: list[str | None]
     try:
         if len(kept) == 1 and kept[0] is not None and not any(column.null_count for column in values):

@@ -309,7 +309,7 @@ str_to_date(s, 'pattern:mysql') ; parse_moment(s, pattern) ; M ; the timestamp o
 make_timestamp(y, m, d, h, mi, s) ; ; D P ; the timestamp of its parts
 make_time(h, mi, s) ; CAST(make_timestamp(1970, 1, 1, h, mi, s) AS TIME) ; D P ; the time of its parts
 transaction_timestamp, statement_timestamp, get_current_timestamp() ; now() ; D P ; the moment at which the statement began
-make_timestamp(n) ; to_timestamp_micros(n) ; D ; the timestamp of microseconds since 1970
+make_timestamp(n) ; CAST(to_timestamp_micros(n) AS TIMESTAMP(6)) ; D ; the timestamp of microseconds since 1970
 timestamp_seconds(n) ; to_timestamp_seconds(n) ; S ; the timestamp of seconds since 1970
 timestamp_millis(n) ; to_timestamp_millis(n) ; S ; the timestamp of milliseconds since 1970
 timestamp_micros(n) ; to_timestamp_micros(n) ; S ; the timestamp of microseconds since 1970
@@ -400,7 +400,7 @@ charindex, locate(t, s, n) ; CASE WHEN strpos(substr(s, n), t) > 0 THEN strpos(s
 patindex(p, s) ; !regexp_instr(s, 'a+') ; T ;
 startswith, prefix(s, t) ; starts_with(s, t) ; D F S ; whether s begins with t
 endswith, suffix(s, t) ; ends_with(s, t) ; D F S ; whether s ends with t
-split, string_split, str_split(s, t) ; CASE WHEN s = '' THEN make_array('') WHEN t = '' THEN string_to_array(s, NULL) ELSE string_to_array(s, t) END ; D F ; the list of the parts between t, which is no pattern; of the characters where t is empty
+split, string_split, str_split(s, t) ; CASE WHEN s = '' THEN make_array('') WHEN t = '' THEN string_to_array(s, NULL) WHEN t IS NULL THEN NULL ELSE string_to_array(s, t) END ; D F ; the list of the parts between t, which is no pattern; of the characters where t is empty
 string_split_regex, str_split_regex, regexp_split_to_array(s, p) ; split_regex(s, p) ; D P ; the list of the parts between matches of a pattern
 regexp_extract(s, p, n = 0) ; extract_regex(s, p, n) ; D ; the first match, or its n-th group; '' without one. Spark takes group 1 by itself
 regexp_substr(s, p) ; nullif(extract_regex(s, p, 0), '') ; F M ; the first match; NULL without one

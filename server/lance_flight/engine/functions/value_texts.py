@@ -1,14 +1,13 @@
-"""Texts of values that DataFusion writes otherwise than DuckDB: moments, times, intervals, lists, structs and maps.
+"""Texts of values that DataFusion writes otherwise than DuckDB: doubles, moments, times, intervals, lists, structs and maps.
 
 A timestamp is `2024-01-05 10:15:30.5`, one with a zone `2024-01-05 10:15:30.5+01`, as in PostgreSQL too. An interval is
-`1 month 2 days 03:00:00`, a list `[1, NULL]`, a struct `{'a': 1}`, a map `{a=1}`. DataFusion 55 writes a T within timestamps, and
-nothing for an element that is NULL, and knows no text of a struct.
+`1 month 2 days 03:00:00`, a list `[1, NULL]`, a struct `{'a': 1}`, a map `{a=1}`, a double `1e+16`. DataFusion 55 writes a T within
+timestamps, `1e16`, and nothing for an element that is NULL, and knows no text of a struct.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,20 @@ _QUOTED = r"(?i)[,\[\]{}()'\":=\\]|^\s|\s$|^$|^null$"
 """Matches a text that stands in quotes within a list, struct or map, as in DuckDB."""
 _AT_ONCE = 1 << 16
 _MONTHS_OF_YEAR, _NANOSECONDS, _MICROSECONDS_OF_DAY = 12, 10**9, 86_400 * 10**6
+_LEAST_WITHOUT_EXPONENT, _LEAST_EXPONENT, _MOST_OF_ARROW = 1e-4, 1e16, 1e15
 _SHOWN_BYTES = range(ord(" "), 0x7F)
 
 
 def has_own_text(kind: pa.DataType) -> bool:
     """Return whether the text of values of a type is made here, and not by a CAST of DataFusion."""
-    kinds = (types.is_timestamp, types.is_time, types.is_interval, types.is_duration, types.is_nested)
+    kinds = (
+        types.is_floating,
+        types.is_timestamp,
+        types.is_time,
+        types.is_interval,
+        types.is_duration,
+        types.is_nested,
+    )
     return any(fits(kind) for fits in kinds)
 
 
@@ -119,15 +126,29 @@ def _clock(nanoseconds: int) -> str:
     return f"{'-' if nanoseconds < 0 else ''}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}{shown}"
 
 
-def _number(value: float, kind: type[np.floating[Any]], shown: range) -> str:
-    """Return the text of a double, as DataFusion's CAST writes it: `1e20`, `inf`, `NaN`; without an exponent that is `shown` in zeros."""
-    text = repr(value) if kind is np.float64 else str(kind(value))
-    if not np.isfinite(value) or ("e" not in text and kind is np.float64):
-        return "NaN" if np.isnan(value) else text
-    number = kind(value)
-    scientific = np.format_float_scientific(number, trim="-", exp_digits=1).replace("e+", "e")
-    is_short = int(scientific.partition("e")[2]) in shown
-    return np.format_float_positional(number, trim="0") if is_short else scientific
+def _numbers(column: pa.Array) -> pa.Array:
+    """Write doubles and floats, in the fewest digits that tell them from others; those in which zeros would stand have an exponent."""
+    column = column.cast(pa.float32()) if types.is_float16(column.type) else column
+    numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+    sizes = np.abs(numbers)
+    is_short = (sizes == 0) | ((sizes >= _LEAST_WITHOUT_EXPONENT) & (sizes < _MOST_OF_ARROW))
+    texts = column.cast(pa.utf8())
+    texts = pc.if_else(pc.match_substring(texts, "."), texts, _joined(texts, ".0"))
+    if is_short.all():
+        return texts
+    others = [_number(number) for number in numbers[~is_short]]
+    return pc.replace_with_mask(texts, pa.array(~is_short), pa.array(others, pa.utf8()))
+
+
+def _number(number: np.floating[Any]) -> str:
+    """Write a number that Arrow writes otherwise.
+
+    >>> [_number(number) for number in (np.float32(1e15), np.float64(1e-5), np.float64("nan"))]
+    ['1000000000000000.0', '1e-05', 'nan']
+    """
+    if not np.isfinite(number) or np.abs(number) >= _LEAST_EXPONENT or np.abs(number) < _LEAST_WITHOUT_EXPONENT:
+        return np.format_float_scientific(number, trim="-", exp_digits=2)
+    return np.format_float_positional(number, trim="0")
 
 
 def _bytes(value: bytes) -> str:
@@ -187,8 +208,7 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arra
     (types.is_map, _map),
     (types.is_struct, _struct),
     (types.is_nested, _list),
-    (types.is_float64, _each(partial(_number, kind=np.float64, shown=range(-5, 16)))),
-    (types.is_floating, _each(partial(_number, kind=np.float32, shown=range(-6, 13)))),
+    (types.is_floating, _numbers),
     (is_binary, _each(_bytes)),
 )
 """What writes the texts of the types that Arrow writes otherwise."""

@@ -36,8 +36,10 @@ from lance_flight.engine.compat.operand_types import (
     OPERAND,
     may_compare_intervals,
     may_make_nan,
+    may_meet_moments,
     may_sum,
     may_take_parts,
+    with_all_operands,
     with_compared,
     with_doubles,
     with_interval_lengths,
@@ -48,11 +50,12 @@ from lance_flight.engine.compat.operand_types import (
     with_parts_of_spans,
     with_results,
     with_summed,
+    with_timestamps,
     with_wide_sums,
 )
 from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
-from lance_flight.engine.plans.bounds import with_joined_subqueries
+from lance_flight.engine.plans.bounds import with_coercions, with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
     has_decimals_and_doubles,
@@ -66,7 +69,8 @@ _MOST_ROUNDS = 4
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
 _TEXT = re.compile("Utf8")
 _DURATION = re.compile(r"Duration\(")
-_OWN_TEXTS = re.compile("Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
+_DATE, _TIMESTAMP, _OF_NANOSECONDS = re.compile("Date32"), re.compile(r"Timestamp\("), " AS Timestamp(ns"
+_OWN_TEXTS = re.compile("Float|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
 _MAKES_OWN_TEXTS = re.compile(
     r"_call\d|\[|\b(?:\w*(?:array|list|map|struct|split|time|date|interval|agg|unnest)\w*|now|row|range|generate_series)\b",
     re.IGNORECASE,
@@ -145,6 +149,11 @@ _NUMBERS = (
         refusal="an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
     ),
 )
+_MOMENTS = _TypedRewrite(
+    may_change=lambda sql, frame: may_meet_moments(sql) and _has(_DATE, frame) and _has(_TIMESTAMP, frame),
+    ask=with_all_operands,
+    change=lambda calls, names, types: replace(calls, sql=with_timestamps(calls.sql, names, types)),
+)
 _TEXTS = (
     # Texts of moments, intervals and lists are those of DuckDB.
     _TypedRewrite(
@@ -185,6 +194,7 @@ class NumberRewriting:
             self._with_doubles,
             self._with_checks,
             *(partial(self._with_typed, rewrite) for rewrite in _NUMBERS),
+            self._with_timestamps,
             self._with_parts_of_spans,
             *(partial(self._with_typed, rewrite) for rewrite in _TEXTS),
             self._with_one_nan,
@@ -265,6 +275,22 @@ class NumberRewriting:
             lambda types: rewrite.change(calls, names, types),
             rewrite.refusal,
         )
+
+    def _with_timestamps(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Dates beside timestamps are timestamps of microseconds: DataFusion 55 takes nanoseconds, which the year 9999 is not in."""
+        for _ in range(_MOST_ROUNDS):
+            # A value of such operands is an operand itself.
+            if not _MOMENTS.may_change(calls.sql, frame) or not self._are_nanoseconds_added(frame):
+                break
+            calls, frame = self._with_typed(_MOMENTS, before := calls, frame)
+            if calls is before:
+                break
+        return calls, frame
+
+    def _are_nanoseconds_added(self, frame: DataFrame) -> bool:
+        plan = frame.logical_plan()
+        coerced: str = self.call(lambda: with_coercions(plan).display_indent())
+        return _OF_NANOSECONDS in coerced
 
     def _with_parts_of_spans(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Parts of a difference of timestamps are those of an interval."""

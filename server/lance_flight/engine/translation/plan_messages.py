@@ -402,6 +402,12 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "median takes numbers; write quantile_disc(a, 0.5) for dates and texts",
     ),
     (
+        re.compile(r"(?s)Function '(?P<name>sum|avg)' failed to match any signature.*\(Boolean\)'"),
+        lambda found, _: (
+            f"{found['name']} takes numbers, got BOOLEAN; write count_if(a > 1) for how often it is true, and avg(CAST(a > 1 AS INT)) for the share"
+        ),
+    ),
+    (
         re.compile(r"Function '(?P<name>\w+)' failed to match any signature"),
         lambda found, _: (
             f"{found['name']} does not take arguments of these types; write other arguments, or a CAST of some"
