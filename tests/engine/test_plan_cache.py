@@ -28,7 +28,7 @@ from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 
-from tests.engine.database import open_engine
+from tests.engine.database import open_engine, refusal
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.slow  # every change between two runs of every query
@@ -102,6 +102,31 @@ def said(run: Callable[[], pa.RecordBatchReader]) -> list[Any] | str:
         return sorted(map(str, run().read_all().to_pylist()))
     except LanceFlightError as error:
         return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("form", ["{}", "SELECT * FROM ({}) AS q"])
+@pytest.mark.parametrize("by", ["id", "id % 3"])
+def test_a_pivot_has_the_columns_of_its_values_when_it_was_planned(engine: Engine, form: str, by: str) -> None:
+    sql = form.format(f"PIVOT t ON {by} USING count(*) GROUP BY k")
+    plan = engine.plan(sql)
+    assert plan is not None
+    (task,) = plan.tasks
+    before = said(lambda: engine.run(task))
+    engine.update("DELETE FROM t WHERE id <= 3")
+    engine.update("INSERT INTO t VALUES (5, 55)")
+    assert engine.run(task).schema == plan.schema
+    assert said(lambda: engine.run(task)) == before
+    later = engine.query(sql)
+    assert later.schema != plan.schema
+    assert sum(sum(column.to_pylist()) for column in later.columns[1:]) == 2
+    assert engine.describe(sql).schema == later.schema
+
+
+def test_the_rows_of_a_pivot_without_values_depend_on_no_parameter(engine: Engine) -> None:
+    sql = "PIVOT (SELECT * FROM t WHERE id > ?) ON k USING count(*)"
+    message = refusal(lambda: engine.describe(sql))
+    assert "write ON column IN (…)" in message
+    assert engine.describe("SELECT * FROM (PIVOT t ON k USING count(*) GROUP BY id) WHERE id > ?").schema is not None
 
 
 @pytest.mark.parametrize("query", KEPT)

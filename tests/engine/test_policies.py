@@ -118,6 +118,8 @@ READS = [
     "SELECT a.n, b.n FROM events a FULL JOIN events b ON a.n = b.n + 1",
     "SELECT * FROM events UNION ALL SELECT * FROM events",
     "SELECT n / (n - 777) FROM events",
+    "PIVOT events ON note USING count(*) GROUP BY n",
+    "UNPIVOT events ON COLUMNS(* EXCLUDE (day, n))",
     "SELECT CAST(note AS VARCHAR) FROM events ORDER BY n LIMIT 2",
     "SELECT * FROM events@first",
     "SELECT object_id IS NULL, tenant, rows FROM events$partitions",

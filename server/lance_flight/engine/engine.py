@@ -273,7 +273,7 @@ class Engine:
     ) -> QueryPlan:
         check_parameters(running.sql, parameters, is_query=True)
         holds: list[SnapshotLease] = []
-        shares, rows = 1, None
+        shares, rows, sql = 1, None, ""
         if begun is not None:
             self._wait_for_room(running, scope.issuer)
         with self._turn(running, scope) as (transaction, _):
@@ -291,6 +291,7 @@ class Engine:
             session, answered, ordered = work() if transaction else self._in_time(running, work)
             if isinstance(answered, PlannedQuery):
                 shares, rows = split(answered, endpoints)
+                sql = "" if statement.text in {None, answered.text} else answered.text
             readings, views = dict(session.named.readings), session.view_digests
             if begun is None:
                 self._answering.keep(answered, is_awaited=True)
@@ -302,7 +303,7 @@ class Engine:
         running.awaited.update(range(shares))
         return QueryPlan(
             schema=answered.schema,
-            tasks=tasks_of(running, parameters, readings, shares, scope, views=views),
+            tasks=tasks_of(running, parameters, readings, shares, scope, sql=sql, views=views),
             expires=expires,
             snapshots=running.snapshots,
             rows=rows,

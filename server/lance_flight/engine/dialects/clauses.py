@@ -404,7 +404,7 @@ class _Reader(TokenPlaces):
             raise self._unsupported(at, f"{outer} JOIN … USING")
 
     def _query_word(self, level: QueryLevel, at: int, word: str) -> None:
-        if at == level.start and begins_pivot(self, at):
+        if (at == level.start or level.clause in {"", "WITH"}) and begins_pivot(self, at):
             self._rewrite_pivot_query(level, at)
         elif word == "SELECT":
             level.clause, level.lone_from = word, None

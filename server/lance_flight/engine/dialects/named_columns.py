@@ -16,7 +16,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.engine.sql.bounds import with_queries
+from lance_flight.engine.sql.bounds import queries_before
 from lance_flight.engine.sql.clause_words import AFTER_FROM, SET_OPERATORS
 from lance_flight.engine.sql.references import quote_parts, text_literal
 from lance_flight.engine.sql.select_lists import items
@@ -143,21 +143,7 @@ class _List(TextPlaces):
             if at < stop - 1
             else ""
         )
-        return f"{self._named_queries()}SELECT {listed} {source}"
-
-    def _named_queries(self) -> str:
-        """Return the WITH before this query, with those of its queries that this one can read."""
-        within = [(first, stop) for first, stop in self._closing.items() if first < self._start < stop]
-        named = ""
-        for query in with_queries(self.tokens):
-            around = {
-                first for first, stop in self._closing.items() if first < query.start < stop and first != query.start
-            }
-            if query.stop < self._start and not around.isdisjoint(first for first, _ in within):
-                raise Unsupported(f"COLUMNS and RENAME are not read beside a WITH in brackets; {_WRITE}")
-            if query.stop < self._start and not around:
-                named = f"{self._text[self.tokens[0].start : self.tokens[query.stop].stop]} "
-        return named
+        return f"{queries_before(self._text, self.tokens, self._start)}SELECT {listed} {source}"
 
     def _ends(self, at: int) -> bool:
         word = self.word_at(at)

@@ -55,7 +55,8 @@ class PlannedQuery:
 
     @classmethod
     def of(cls, session: QuerySession, text: str, parameters: pa.RecordBatch | None = None) -> PlannedQuery:
-        """Plan a query; nothing is read yet."""
+        """Plan a query; nothing is read yet but the values of a PIVOT without IN, which its text has from here on."""
+        text = session.with_read_values(text)
         frame = _frame(session, text, parameters)
         fields = frame.schema()
         names = names_of([shown_name(name) for name in fields.names])

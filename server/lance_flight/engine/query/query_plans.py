@@ -153,11 +153,12 @@ def tasks_of(
     shares: int,
     scope: Scope,
     *,
+    sql: str = "",
     views: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Task, ...]:
-    """Return the tasks of a query, one for each endpoint."""
+    """Return the tasks of a query, one for each endpoint; `sql` is its text where that is not the statement's own."""
     whole = Task(
-        sql=running.sql,
+        sql=sql or running.sql,
         statement=running.id,
         began=running.began,
         parameters=parameters,

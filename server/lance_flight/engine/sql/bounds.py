@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import prod
 
 from lance_flight.engine.sql.tokens import Kind, Token, closing_places, fold_name, literals
-from lance_flight.errors import LimitExceeded, SqlError
+from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 from lance_flight.model.schema import MOST_DEPTH
 
 MOST_NESTED = 100
@@ -449,6 +449,29 @@ def with_queries(tokens: Sequence[Token]) -> Iterator[_Query]:
                 before = opening.get(before, 0) - 1
             if before >= 0 and tokens[before].kind in (Kind.WORD, Kind.NAME):
                 yield _Query(fold_name(tokens[before]), opened, closing[opened])
+
+
+def queries_before(text: str, tokens: Sequence[Token], at: int) -> str:
+    """Return the WITH before the query of a token, with those of its queries that it can read, and a blank; no text without one.
+
+    >>> text = "WITH x AS (SELECT 1), y AS (SELECT 2) SELECT 3"
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> queries_before(text, tokenize(text), 11), queries_before(text, tokenize(text), 4)
+    ('WITH x AS (SELECT 1) ', '')
+    """
+    closing = closing_places(tokens, "([{", ")]}")
+    within = {first for first, stop in closing.items() if first < at < stop}
+    named = ""
+    for query in with_queries(tokens):
+        around = {first for first, stop in closing.items() if first < query.start < stop}
+        if query.stop < at and not around.isdisjoint(within):
+            raise Unsupported(
+                "columns are not looked up beside a WITH in brackets, as COLUMNS, RENAME and a PIVOT without IN do; write the"
+                " columns by their names"
+            )
+        if query.stop < at and not around:
+            named = f"{text[tokens[0].start : tokens[query.stop].stop]} "
+    return named
 
 
 def _relations(tokens: Sequence[Token], start: int, stop: int, named: dict[str, int]) -> int:

@@ -80,7 +80,9 @@ class Answering:
 
         answered = answer_by_rows(statement, parameters, answer_to)
         if key is not None and isinstance(answered, PlannedQuery):
-            answered = replace(answered, key=key)
+            # The ticket of a PIVOT has the values that were read for it.
+            text = key.text if answered.text == text else without_vectors(answered.text)
+            answered = replace(answered, key=replace(key, text=text))
         return begun[0], answered
 
     def keep(self, answered: Answer, *, is_awaited: bool = False) -> None:

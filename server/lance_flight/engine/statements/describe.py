@@ -18,7 +18,7 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import CATALOG, TableRef, table_name
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
-from lance_flight.engine.statements.queries import query_text
+from lance_flight.engine.statements.queries import begins_query, query_text
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import show_path
@@ -49,7 +49,7 @@ class Describe(RowsStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> Describe | DescribeQuery:
-        if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(")):
+        if begins_query(cursor):
             return DescribeQuery(query_text(cursor))
         cursor.accept("TABLE")
         table = references.table(cursor)

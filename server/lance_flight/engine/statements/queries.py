@@ -11,12 +11,13 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from lance_flight.engine.dialects.clauses import read_version
-from lance_flight.engine.dialects.pivots import PIVOTS
+from lance_flight.engine.dialects.pivots import begins_pivot
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import enclose, quote_parts
+from lance_flight.engine.sql.tokens import TokenPlaces
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.translation import substrait
 from lance_flight.errors import LimitExceeded
@@ -57,9 +58,15 @@ class SubstraitPlan(Query):
         return Query.read(cursor)
 
 
+def begins_query(cursor: Cursor) -> bool:
+    """Return whether a query comes next, and no name."""
+    is_query = any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "("))
+    return is_query or begins_pivot(TokenPlaces(cursor.tokens), cursor.at)
+
+
 def query_text(cursor: Cursor, stop: int | None = None) -> str:
     """Read the query that ends another statement, or ends at the place of a token."""
-    if not any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(", *PIVOTS)):
+    if not begins_query(cursor):
         raise cursor.error("a query (SELECT, VALUES, WITH)")
     if stop is None:
         return cursor.rest()
@@ -99,7 +106,7 @@ class Summarize(RowsStatement):
 
     @classmethod
     def read(cls, cursor: Cursor) -> Summarize:
-        if any(cursor.peek(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(", *PIVOTS)):
+        if begins_query(cursor):
             return cls(enclose(query_text(cursor)))
         start = cursor.at
         references.table(cursor)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import pyarrow as pa
 
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
+from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
@@ -21,7 +23,7 @@ from lance_flight.engine.translation import typed_calls
 from lance_flight.engine.translation.hidden_columns import qualify_names
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, SchemaError, SqlError
+from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, SchemaError, SqlError, Unsupported
 
 _NO_SCHEMA = "."
 """Name that no schema has: in it only tables are found that are named with theirs."""
@@ -78,6 +80,7 @@ class CreateView(ChangeStatement):
         return 0
 
     def _definition(self, name: TableName, changes: Changes) -> ViewDefinition:
+        with_read_values(self.query, _refuse_reading)
         session = changes.new_session()
         schema = storable(session.frame(self.query).schema())
         columns = self.columns or tuple(map(typed_calls.shown_name, schema.names))
@@ -129,6 +132,13 @@ class DropView(TableStatement, ChangeStatement):
             if not self.if_exists or changes.root.has(name):
                 raise
         return 0
+
+
+def _refuse_reading(_: str) -> NoReturn:
+    raise Unsupported(
+        "a view has the same columns whatever its rows are: write the values of PIVOT, as in ON column IN ('a', 'b'), and the"
+        " columns of UNPIVOT"
+    )
 
 
 def _check_names(name: TableName, session: QuerySession, sql: str) -> None:

@@ -18,6 +18,7 @@ from datafusion.catalog import Table as DataFusionTable
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.compat.literals import row_edits
+from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.names.named_tables import NamedTables, TableCatalog
@@ -192,9 +193,21 @@ class QuerySession:
 
     def frame(self, sql: str, parameters: pa.RecordBatch | None = None) -> DataFrame:
         """Plan a query, with one row of parameters bound to `$1`, `$2` …; raise `SqlError` or `NotFound` if it is invalid."""
+        sql = self.with_read_values(sql)
         # A view is planned for a query that has its turn, maybe in another thread.
         with STATEMENTS.turn(0 if self.is_view else len(sql), self.log.cancellation.check):
             return FramePlanner(self).frame(sql, parameters)
+
+    def with_read_values(self, sql: str) -> str:
+        """Write the columns that rows tell, as those of a PIVOT without IN, into a query, from the same snapshots as it reads."""
+        return with_read_values(sql, self._read)
+
+    def _read(self, sql: str) -> pa.Table:
+        """Return the few rows of a query that another one needs to be planned."""
+        frame = self.frame(sql)
+        self.prepare(frame)
+        columns = pa.schema(frame.schema())
+        return pa.Table.from_batches(self.batches(frame, columns), columns)
 
     def reveal(self, hidden: frozenset[str]) -> None:
         """Show these hidden columns too of the tables that are named from here on."""
