@@ -541,6 +541,17 @@ def stricter(schema: NamespaceSchema, than: NamespaceSchema) -> dict[int, str]:
     return paths
 
 
+def takes_rows_of(after: NamespaceSchema, before: NamespaceSchema) -> bool:
+    """Return whether rows of an earlier schema can be stored: their columns are as they were, and each other one has a default or may be NULL."""
+    old, new = _columns(before), _columns(after)
+    is_kept = all(number in new and _stores_same(field, new[number]) for number, field in old.items())
+    return is_kept and not any(number not in old for number in stricter(after, before) if number in new)
+
+
+def _stores_same(one: pa.Field, other: pa.Field) -> bool:
+    return _same(one.remove_metadata(), other.remove_metadata())
+
+
 def _has_moved(old: Columns, new: Columns) -> bool:
     """Return whether the columns that both have are in another order."""
     return [number for number in new if number in old] != [number for number in old if number in new]

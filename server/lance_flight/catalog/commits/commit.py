@@ -35,6 +35,7 @@ from lance_flight.errors import (
 )
 from lance_flight.faults import failpoint
 from lance_flight.model.pins import Latest
+from lance_flight.model.schema_changes import takes_rows_of
 
 DELETIONS = "_deletions"
 OLD_SECONDS = 3600.0
@@ -170,9 +171,14 @@ def _has_same_id(meeting: Meeting) -> Conflicting | None:
 
 
 def _was_replaced(meeting: Meeting) -> Conflicting | None:
-    old, new = meeting.transaction.base.metadata, meeting.newest.metadata
-    is_same = all(old.get(key) == new.get(key) for key in (NAMESPACE_KEY, SCHEMA_KEY))
-    if is_same or meeting.transaction.divided is not None:
+    transaction, newest = meeting.transaction, meeting.newest
+    old, new = transaction.base.metadata, newest.metadata
+    is_same_table = old.get(NAMESPACE_KEY) == new.get(NAMESPACE_KEY)
+    is_same = is_same_table and old.get(SCHEMA_KEY) == new.get(SCHEMA_KEY)
+    if is_same or transaction.divided is not None:
+        return None
+    is_added_to = is_same_table and newest.is_partitioned and takes_rows_of(newest.schema, transaction.base.schema)
+    if is_added_to and transaction.only_adds and not meeting.has_read:
         return None
     return Conflicting("the table was dropped, replaced or changed in its schema by another writer")
 
@@ -227,7 +233,11 @@ def _has_new_partitions(meeting: Meeting) -> Conflicting | None:
 
 
 CONFLICTS = (
-    ConflictRule("every one but a compaction", "drops or replaces the table, or changes its columns", _was_replaced),
+    ConflictRule(
+        "every one but a compaction",
+        "drops or replaces the table, or changes its columns; rows that are only added go beside ADD COLUMN",
+        _was_replaced,
+    ),
     ConflictRule("one with a commit id", "commits the same id", _has_same_id),
     ConflictRule("one that writes to a partition", "drops the partition", _was_dropped),
     ConflictRule("one that writes to a partition", "lets readers have whatever is its newest version", _lost_its_pin),

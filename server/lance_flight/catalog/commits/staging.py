@@ -6,25 +6,27 @@ again. Several transactions that only add rows to a table share a version of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 
 from lance_flight.catalog.commits.once import remembering
-from lance_flight.catalog.commits.transaction import PartitionChange, Staged, Transaction
+from lance_flight.catalog.commits.transaction import PartitionChange, Staged, TableUpdate, Transaction
 from lance_flight.catalog.manifests.manifest_rows import NOTES, NewPartitions, notes_text
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PIN_COLUMNS, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import said_of
 from lance_flight.catalog.storage.formats import file_version_of
+from lance_flight.catalog.storage.lance_columns import numbers_of_columns
 from lance_flight.catalog.storage.retries import until_answered
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import is_followed, kept_tables
 from lance_flight.catalog.tables import partitions
+from lance_flight.catalog.tables.rows import conform
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import concatenate_tables
@@ -32,6 +34,7 @@ from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.grouping import match
 from lance_flight.model.naming import namespaces_above
 from lance_flight.model.pins import FixedPin, Pin, PlainVersion, Version
+from lance_flight.model.schema import DEFAULT, NamespaceSchema
 
 STAGERS, REMOTE_STAGERS = 4, 16
 """Threads of one commit, and those where a table takes four requests and no thread computes."""
@@ -63,8 +66,11 @@ class Staging:
         once = [t.once for t in group if t.once is not None]
         if once:
             properties[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
-        checks = [transaction.guard.check for transaction in group]
-        staged = self._stage_all(targets, properties, checks, stable_row_ids=snapshot.has_stable_row_ids)
+        early = {
+            id(part) for t in group if t.base.schema.version != snapshot.schema.version for part in t.parts.values()
+        }
+        stage = partial(self._stage, metadata=properties, snapshot=snapshot, early=early)
+        staged = self._stage_all(targets, [transaction.guard.check for transaction in group], stage)
         changed = [snapshot.rows.slice(0, 0)]
         old = [(t, s) for t, s in zip(targets, staged, strict=True) if t.table is not None]
         if old:
@@ -84,14 +90,8 @@ class Staging:
         return _without_repeats(pa.concat_tables(changed))
 
     def _stage_all(
-        self,
-        targets: Sequence[_Target],
-        metadata: Mapping[str, str],
-        checks: Sequence[Callable[[], None]],
-        *,
-        stable_row_ids: bool,
+        self, targets: Sequence[_Target], checks: Sequence[Callable[[], None]], stage: Callable[[_Target], Staged]
     ) -> list[Staged]:
-        stage = partial(self._stage, metadata=metadata, stable_row_ids=stable_row_ids)
         if len(targets) == 1:
             return [stage(targets[0])]
         staged: dict[int, Staged] = {}
@@ -112,8 +112,13 @@ class Staging:
             task.result()
         return [staged[place] for place in range(len(targets))]
 
-    def _stage(self, target: _Target, *, metadata: Mapping[str, str], stable_row_ids: bool) -> Staged:
-        """Stage a version with the changes of all parts on the table's newest pin; a plain one stores `metadata` in the version."""
+    def _stage(
+        self, target: _Target, *, metadata: Mapping[str, str], snapshot: Snapshot, early: Collection[int]
+    ) -> Staged:
+        """Stage a version with the changes of all parts on the table's pin in `snapshot`; a plain one stores `metadata` in the version.
+
+        The parts `early`, by their `id`, were written under another schema than that of the snapshot.
+        """
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
         base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
@@ -131,9 +136,10 @@ class Staging:
             if part.rewrites and part.table is None and table is not None:
                 # The new partition was made by a writer that names it otherwise.
                 raise SerializationFailure(f"partition table {target.object_id!r} was made by another writer")
-            if part.added.place != place:
-                _move(self._root, part, location, place, base)
-                head.owns_directory = False
+            is_elsewhere = part.added.place != place
+            if is_elsewhere or (id(part) in early and _is_outdated(self._root, part, base, snapshot.schema.table)):
+                _move(self._root, part, (location, place), base, snapshot.schema)
+                head.owns_directory = head.owns_directory and not is_elsewhere
         kept = (
             head.staged
             if head.staged is not None and (head.staged.location, head.staged.on) == (location, base)
@@ -144,7 +150,9 @@ class Staging:
             with _noting(target.parts, store, base):
                 if pin is None:
                     files = _fragments(operation)
-                    create = partial(partitions.create, store, head.added.schema, files, stable_row_ids=stable_row_ids)
+                    create = partial(
+                        partitions.create, store, head.added.schema, files, stable_row_ids=snapshot.has_stable_row_ids
+                    )
                     pin = until_answered(create)
                 else:
                     stage = partial(partitions.stage, store, pin, operation, metadata, is_first=NOTES in metadata)
@@ -230,31 +238,60 @@ def _fragments(operation: LanceOperation.BaseOperation) -> list[FragmentMetadata
     raise AssertionError(f"{operation} on a table that is not there")
 
 
-def _move(root: Store, part: PartitionChange, location: str, place: str, base: FixedPin | None) -> None:
-    """Take added rows along to where the table is now.
+def _is_outdated(root: Store, part: PartitionChange, base: FixedPin | None, schema: pa.Schema) -> bool:
+    """Return whether rows that were added under an earlier schema have to be written anew; NULL need not be, in a table that is there."""
+    if part.table is None and base is None:
+        return not part.added.schema.equals(schema, check_metadata=True)
+    if part.table is None or base is None:
+        raise SerializationFailure(f"columns of {part.added.object_id!r} were changed while its rows were committed")
+    store, known = root.child(part.table.location), part.added.schema.names
+    if any(DEFAULT in (field.metadata or {}) for field in schema if field.name not in known):
+        return True
+    before, now = (numbers_of_columns(partitions.open_at(store, pin)) for pin in (part.table.pin, base))
+    # Columns that were changed, and changed back, have other numbers.
+    return any(now.get(column) != number for column, number in before.items())
 
-    Another writer made it first for the same values, or the row of the table refers to another branch of it.
+
+def _move(
+    root: Store, part: PartitionChange, to: tuple[str, str], base: FixedPin | None, schema: NamespaceSchema
+) -> None:
+    """Take added rows along to the location and the place of the table now, with the columns that it has now.
+
+    Another writer made it first for the same values, added columns, or the row of the table refers to another branch of it.
     """
-    source = root.child(part.added.place)
+    source, (location, place) = root.child(part.added.place), to
     of = None if part.table is None else partitions.open_at(root.child(part.table.location), part.table.pin)
     rows = partitions.read_files(source, part.added.schema, part.added.fragments, of)
+    if not part.added.schema.equals(schema.table, check_metadata=True):
+        rows = _with_new_columns(rows, part.added, schema)
     before, file_version = part.added.data_files, file_version_of(part.added.fragments) or NEWEST
-    store = root.child(place)
+    store, part.added.schema = root.child(place), schema.table
     part.added.fragments[:] = (
-        partitions.write_new_files(store, part.added.schema, rows, file_version)
+        partitions.write_new_files(store, schema.table, rows, file_version)
         if base is None
         else partitions.write_files(store, base.version, rows)
     )
     failpoint("files_moved")
     part.added.files.clear()
-    if part.owns_directory:
+    if part.owns_directory and part.added.place != place:
         kept_tables.forget(source)
         source.remove()
     elif part.table is None or not part.was_staged:
         source.remove_files(before)
+    part.owns_directory = part.owns_directory and part.added.place == place
     part.added.location, part.added.place = location, place
-    part.waiting = [part.added]
-    part.owns_directory = False
+    part.waiting, part.staged = [part.added], None
+    if part.table is not None and base is not None:
+        # The numbers of its columns are those of the files.
+        part.table = replace(part.table, pin=base)
+
+
+def _with_new_columns(rows: pa.RecordBatchReader, added: TableUpdate, schema: NamespaceSchema) -> pa.RecordBatchReader:
+    if rows.schema.names != added.schema.names:
+        raise SerializationFailure(f"columns of {added.object_id!r}, which has others, were changed by another writer")
+    target, defaults = schema.table, schema.defaults
+    tables = (conform(batch, target, defaults, is_stored=True) for batch in rows)
+    return pa.RecordBatchReader.from_batches(target, (batch for table in tables for batch in table.to_batches()))
 
 
 def _targets(group: Sequence[Transaction], snapshot: Snapshot) -> Iterator[_Target]:

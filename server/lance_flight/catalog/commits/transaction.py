@@ -272,6 +272,11 @@ class Transaction:
         return [object_id for object_id, part in self.parts.items() if part.drops]
 
     @property
+    def only_adds(self) -> bool:
+        """True if the transaction takes nothing away: what it writes rests on no rows that are there."""
+        return not any(part.rewrites or part.drops for part in self.parts.values())
+
+    @property
     def moves(self) -> bool:
         """True if the transaction only writes existing rows anew."""
         return bool(self.did) and all(did.startswith(MOVES) for did in self.did)

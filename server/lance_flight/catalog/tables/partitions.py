@@ -113,7 +113,8 @@ def write_files(
         store.uri if dataset is None else dataset,
         schema=rows.schema,
         data_storage_version=stored,
-        mode="append",
+        # A transaction may have staged a new table with fewer columns in its place.
+        mode="overwrite" if dataset is None else "append",
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
     )
