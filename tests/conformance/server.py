@@ -14,8 +14,15 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from lance_flight.flight.calls import call_of
 from lance_flight.flight.grpc_server import Answers, GrpcServer
-from lance_flight.flight.identity.authentication import OPEN, Authentication
-from lance_flight.flight.identity.principals import Basic, Bearer, Credential, Principal, Proof
+from lance_flight.flight.identity.authentication import (
+    OPEN,
+    Authentication,
+    Basic,
+    Bearer,
+    Credential,
+    Principal,
+    Proof,
+)
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import StatementQuery, encode_command
 from pyarrow import flight

@@ -11,8 +11,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 from lance_flight.flight import wire
-from lance_flight.flight.flight_data import encode
-from lance_flight.flight.grpc_server import SERVICE
+from lance_flight.flight.grpc_server import SERVICE, encode
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol.flight_messages_pb2 import FlightData, PollInfo
 from lance_flight.flight.wire import encode_action, encode_command

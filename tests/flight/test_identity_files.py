@@ -9,8 +9,8 @@ import pytest
 from lance_flight.errors import InvalidInput, Unauthenticated
 from lance_flight.file_reloading import Watched, look
 from lance_flight.flight.identity import static_tokens
+from lance_flight.flight.identity.authentication import Basic, Bearer, Principal, Proof
 from lance_flight.flight.identity.passwords import PasswordChecks, SessionTokens, StoredPassword, Users, UsersFile
-from lance_flight.flight.identity.principals import Basic, Bearer, Principal, Proof
 from lance_flight.flight.identity.static_tokens import TokensFile, hash_of, make_token
 from lance_flight.flight.tickets import TicketSealer
 

@@ -7,8 +7,8 @@ import getpass
 import sys
 
 from lance_flight.errors import InvalidInput
+from lance_flight.flight.identity.authentication import heading
 from lance_flight.flight.identity.passwords import StoredPassword
-from lance_flight.flight.identity.principals import heading
 from lance_flight.flight.identity.static_tokens import hash_of
 from lance_flight.flight.identity.static_tokens import make_token as new_token
 

@@ -16,7 +16,7 @@ from typing import Any
 from lance_flight.config import ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight.identity.principals import heading
+from lance_flight.flight.identity.authentication import heading
 from lance_flight.flight.identity.static_tokens import hash_of, make_token
 from lance_flight.signal_event import SignalEvent
 

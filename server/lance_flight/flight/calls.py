@@ -1,36 +1,96 @@
 """Context of a call beside its command: its caller, the options in its headers, and its registration as running.
 
 `CallMiddleware` is the one place that reads headers and writes them. A caller whom the authentication does not let in gets no further.
+
+A proxy in front of a server says who its clients are: their addresses, behind a secret that both know. Clients in Java are told
+other types of parameters.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 from types import MappingProxyType
 
+import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight import audit
 from lance_flight.audit import Subject
 from lance_flight.backend_values import PeerRequest, SessionState
 from lance_flight.errors import InvalidInput, LimitExceeded, Refused, Unavailable
-from lance_flight.flight import java_parameters
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.handshakes import Handshake, record_handshake, with_token
-from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.principals import Principal, Proof
+from lance_flight.flight.identity.authentication import Authentication, Principal, Proof
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
-from lance_flight.flight.proxies import client_of
 from lance_flight.flight.status import handler
 from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
 from lance_flight.shares import holder_of, may_hold, release
 from lance_flight.thread_states import ThreadState
+
+PROXY_HEADER = "lance-flight-proxy"
+
+
+def client_of(headers: Mapping[str, Sequence[str | bytes]], secret: str) -> str | None:
+    """Return the address that a proxy says of its client, as gRPC writes it; None if no proxy with this secret says one.
+
+    >>> client_of({PROXY_HEADER: ["hush 10.0.0.1:4000"]}, "hush"), client_of({PROXY_HEADER: ["hush ::1:4000"]}, "hush")
+    ('ipv4:10.0.0.1:4000', 'ipv6:%5B::1%5D:4000')
+    >>> client_of({PROXY_HEADER: ["guessed 10.0.0.1:4000"]}, "hush"), client_of({PROXY_HEADER: [" 10.0.0.1:4000"]}, "")
+    (None, None)
+    """
+    values = headers.get(PROXY_HEADER, ())
+    if not secret or len(values) != 1:
+        return None
+    sent, _, client = str(values[0]).rpartition(" ")
+    host, _, port = client.rpartition(":")
+    if not hmac.compare_digest(sent.encode(), secret.encode()):
+        return None
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    return f"ipv6:%5B{address}%5D:{port}" if isinstance(address, IPv6Address) else f"ipv4:{address}:{port}"
+
+
+JAVA_USER_AGENT = "grpc-java"
+"""Prefix of the user agent of every gRPC client in Java."""
+
+
+def java_parameters(parameters: pa.Schema) -> pa.Schema:
+    """Replace the units of parameters by those that the JDBC driver writes.
+
+    The Flight SQL JDBC driver (18.3) writes milliseconds into a parameter of any unit, and days into a date of milliseconds:
+    otherwise another time would be stored silently. So the units that it writes are reported to it; bound values are cast to
+    whatever they are compared with or stored in. JDBC itself hands the driver no more than milliseconds.
+
+    Where a statement wants no type, others are told null, which ADBC and Go's `database/sql` take for any. That driver takes nothing but NULL
+    for it: it is told utf8, for which it refuses everything but texts, rather than a number, to which it would cut other numbers.
+
+    >>> java_parameters(pa.schema({"$1": pa.timestamp("us", "UTC"), "$2": pa.time64("ns"), "$3": pa.null()}))
+    $1: timestamp[ms, tz=UTC]
+    $2: time32[ms]
+    $3: string
+    """
+    return pa.schema([field.with_type(_written_type(field.type)) for field in parameters], metadata=parameters.metadata)
+
+
+def _written_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(kind):
+        return pa.utf8()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time32("ms")
+    return pa.date32() if pa.types.is_date64(kind) else kind
+
 
 MIDDLEWARE = "lance-flight"
 SET_COOKIE = "set-cookie"
@@ -331,9 +391,7 @@ def call_of(context: flight.ServerCallContext) -> Call:
             is_from_elsewhere=came.is_from_elsewhere,
             is_gone=middleware.waiting.is_gone,
             trace=getattr(context.get_middleware(TRACING), "context", None),
-            is_java=any(
-                str(agent).startswith(java_parameters.USER_AGENT) for agent in middleware.headers.get("user-agent", ())
-            ),
+            is_java=any(str(agent).startswith(JAVA_USER_AGENT) for agent in middleware.headers.get("user-agent", ())),
         ),
         endpoints=_endpoints(middleware.headers.get(ENDPOINTS_HEADER)),
         compression=_compression(middleware.headers.get(COMPRESSION_HEADER)),

@@ -1,32 +1,39 @@
-"""Dispatch of Flight SQL: decodes the command of a call, and hands it to the part that answers it.
+"""Dispatch of Flight SQL: decodes the command of a call, and answers it: statements, updates, and metadata.
 
 It knows no transport. The server on pyarrow (`server`) and the one on gRPC's own library (`grpc_server`) call the same methods.
+
+A query is planned in GetFlightInfo and runs in DoGet. Any other statement runs once, in GetFlightInfo: clients prepare
+whatever they are given and then ask for its FlightInfo, and some never fetch what they do not expect. The rows of one that
+returns a report (maintenance) can be fetched again: they are kept, and it is not run again.
+DoPut streams hold updates, the parameters of prepared statements, and rows to store.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
+from lance_flight.backend_values import IfExists
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.actions import Actions
-from lance_flight.flight.backend import Backend, Rows
-from lance_flight.flight.calls import Call
+from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget, Planned, Rows
+from lance_flight.flight.calls import NO_OPTIONS, Call
 from lance_flight.flight.endpoints import Endpoints
-from lance_flight.flight.inputs import InputRules, read_parameters
+from lance_flight.flight.inputs import InputRules, read_parameters, read_rows
 from lance_flight.flight.metadata import results as metadata
+from lance_flight.flight.metadata import schemas
 from lance_flight.flight.metadata.sql_types import result_schema
 from lance_flight.flight.normalise import client_batches, client_schema
-from lance_flight.flight.prepared import PreparedStatements
-from lance_flight.flight.statements import Statements
+from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
+from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.tickets import SessionCookies, TicketSealer
-from lance_flight.flight.updates import Updates
 from lance_flight.flight.wire import (
     Command,
     GetSqlInfo,
@@ -37,10 +44,174 @@ from lance_flight.flight.wire import (
     StatementQuery,
     StatementSubstraitPlan,
     StatementUpdate,
+    TableDefinitionOptions,
     TicketStatementQuery,
     decode_action,
     decode_command,
+    optional,
 )
+
+StatementCommand: TypeAlias = StatementQuery | StatementSubstraitPlan | PreparedStatementQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """Runs statements on the backend."""
+
+    backend: Backend
+    prepared: PreparedStatements
+    endpoints: Endpoints
+
+    def get_flight_info(
+        self, call: Call, descriptor: flight.FlightDescriptor, command: StatementCommand
+    ) -> flight.FlightInfo:
+        """Plan a query, or run any other statement once: `total_records` are then the rows that it affected."""
+        outcome = self._execute(call, self._statement(call, command), endpoints=call.endpoints)
+        match outcome:
+            case Planned():
+                return flight.FlightInfo(
+                    result_schema(outcome.schema, call.caller),
+                    descriptor,
+                    self.endpoints.of(call, outcome),
+                    outcome.total_records,
+                    outcome.total_bytes,
+                    outcome.ordered,
+                    outcome.app_metadata,
+                )
+            case int() as rows:
+                return flight.FlightInfo(schemas.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
+
+    def exchange(self, call: Call, command: StatementCommand, parameters: pa.RecordBatch | None) -> Iterator[Rows]:
+        """Run a statement with values for its parameters, and return its rows part by part."""
+        statement = self._statement(call, command)
+        if parameters is not None:
+            described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
+            fitting = self.prepared.fit(parameters, client_schema(described.parameters))
+            statement = dataclasses.replace(statement, parameters=fitting)
+        outcome = self._execute(call, statement)
+        if isinstance(outcome, int):
+            nothing: Rows = pa.RecordBatchReader.from_batches(schemas.NO_ROWS, [])
+            return iter([nothing])
+        return (self.backend.read(call.caller, payload) for payload in outcome.payloads)
+
+    def get_schema(self, call: Call, command: StatementCommand) -> pa.Schema:
+        """Return the schema of a query's rows, an empty one for any other statement, without running it."""
+        statement = self._statement(call, command)
+        described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
+        return schemas.NO_ROWS if described.schema is None else result_schema(described.schema, call.caller)
+
+    def _execute(self, call: Call, statement: BoundStatement, *, endpoints: int = 1) -> Planned | int:
+        return self.backend.execute(
+            call.caller,
+            statement.text,
+            parameters=statement.parameters,
+            endpoints=endpoints,
+            transaction=statement.transaction_id,
+        )
+
+    def _statement(self, call: Call, command: StatementCommand) -> BoundStatement:
+        match command:
+            case StatementQuery():
+                return BoundStatement(text=command.query, transaction_id=optional(command, "transaction_id"))
+            case StatementSubstraitPlan():
+                return BoundStatement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
+            case PreparedStatementQuery(prepared_statement_handle=handle):
+                return self.prepared.statement(call, handle)
+
+
+_E = TypeVar("_E", bound=Enum)
+
+_IF_NOT_EXISTS: Mapping[int, IfNotExists] = {
+    TableDefinitionOptions.TABLE_NOT_EXIST_OPTION_CREATE: IfNotExists.CREATE,
+    TableDefinitionOptions.TABLE_NOT_EXIST_OPTION_FAIL: IfNotExists.FAIL,
+}
+_IF_EXISTS: Mapping[int, IfExists] = {
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_FAIL: IfExists.FAIL,
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_APPEND: IfExists.APPEND,
+    TableDefinitionOptions.TABLE_EXISTS_OPTION_REPLACE: IfExists.REPLACE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """Handles DoPut commands; each method returns the app_metadata of the one PutResult."""
+
+    backend: Backend
+    prepared: PreparedStatements
+    inputs: InputRules
+
+    def statement_update(self, call: Call, command: StatementUpdate) -> bytes:
+        """Run a statement. Its stream has no schema, which must not be looked for."""
+        return self._run(call, BoundStatement(text=command.query, transaction_id=optional(command, "transaction_id")))
+
+    def statement_substrait_plan(self, call: Call, command: StatementSubstraitPlan) -> bytes:
+        """Run a plan; its stream has no schema either."""
+        return self._run(
+            call, BoundStatement(text=whole_plan(command), transaction_id=optional(command, "transaction_id"))
+        )
+
+    def prepared_statement_update(
+        self, call: Call, command: PreparedStatementUpdate, reader: flight.MetadataRecordBatchReader
+    ) -> bytes:
+        """Run a prepared statement, once for each row of parameters in the stream, if it has any."""
+        parameters = read_parameters(reader, call, self.inputs)
+        return self._run(call, self.prepared.statement(call, command.prepared_statement_handle, parameters))
+
+    def prepared_statement_query(
+        self, call: Call, command: PreparedStatementQuery, reader: flight.MetadataRecordBatchReader
+    ) -> bytes:
+        """Bind parameters to a prepared statement."""
+        return self.prepared.bind(call, command.prepared_statement_handle, read_parameters(reader, call, self.inputs))
+
+    def statement_ingest(self, call: Call, command: StatementIngest, reader: flight.MetadataRecordBatchReader) -> bytes:
+        """Store the rows of the stream, and answer after the commit."""
+        target = ingest_target(command, call.ingest_options)
+        try:
+            rows = reader.to_reader()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise InvalidInput(f"no schema before the rows for table {command.table!r}: {error}") from error
+        whole = read_rows(rows, call, self.inputs, f"the rows for table {command.table!r}")
+        transaction = optional(command, "transaction_id")
+        return _update_result(self.backend.ingest(call.caller, target, whole, transaction=transaction))
+
+    def _run(self, call: Call, statement: BoundStatement) -> bytes:
+        return _update_result(
+            self.backend.update(
+                call.caller, statement.text, parameters=statement.parameters, transaction=statement.transaction_id
+            )
+        )
+
+
+def ingest_target(command: StatementIngest, headers: Mapping[str, str] = NO_OPTIONS) -> IngestTarget:
+    """Return the target of an ingest; raise `InvalidInput` for what the protocol leaves open and a server may not guess.
+
+    `headers` are options from headers; options of the command override those of the same name.
+    """
+    if not command.table:
+        raise InvalidInput("an ingest names no table")
+    options = command.table_definition_options
+    return IngestTarget(
+        table=command.table,
+        catalog=optional(command, "catalog"),
+        schema=optional(command, "schema"),
+        if_not_exists=_choose(_IF_NOT_EXISTS, options.if_not_exist, "if_not_exist"),
+        if_exists=_choose(_IF_EXISTS, options.if_exists, "if_exists"),
+        temporary=command.temporary,
+        options=tuple({**headers, **dict(sorted(command.options.items()))}.items()),
+    )
+
+
+def _choose(known: Mapping[int, _E], number: int, name: str) -> _E:
+    if number not in known:
+        expected = ", ".join(f"{code} ({option.value})" for code, option in known.items())
+        raise InvalidInput(f"table_definition_options.{name} is {number}; expected one of {expected}")
+    return known[number]
+
+
+def _update_result(rows: int) -> bytes:
+    answer: bytes = pb.DoPutUpdateResult(record_count=rows).SerializeToString()
+    return answer
+
 
 Tell: TypeAlias = Callable[[str], object]
 """Sends the cookie of the caller's session with the answer to a call."""

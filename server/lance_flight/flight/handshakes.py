@@ -16,8 +16,15 @@ from pyarrow import flight
 from lance_flight import audit
 from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.errors import Unauthenticated
-from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.principals import ANONYMOUS, AUTHORIZATION, Basic, Principal, Proof, credential_of
+from lance_flight.flight.identity.authentication import (
+    ANONYMOUS,
+    AUTHORIZATION,
+    Authentication,
+    Basic,
+    Principal,
+    Proof,
+    credential_of,
+)
 from lance_flight.flight.status import handler
 
 TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it

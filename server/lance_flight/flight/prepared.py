@@ -16,9 +16,8 @@ from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
-from lance_flight.flight.calls import Call
+from lance_flight.flight.calls import Call, java_parameters
 from lance_flight.flight.inputs import InputRules
-from lance_flight.flight.java_parameters import java_parameters
 from lance_flight.flight.metadata.sql_types import result_schema
 from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb

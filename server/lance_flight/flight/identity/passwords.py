@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 
 from lance_flight.errors import InvalidInput, TicketError, Unavailable
 from lance_flight.file_reloading import Watched
-from lance_flight.flight.identity.principals import (
+from lance_flight.flight.identity.authentication import (
     Basic,
     Bearer,
     Credential,

@@ -21,7 +21,15 @@ from datetime import UTC, datetime
 
 from lance_flight.errors import Unauthenticated
 from lance_flight.file_reloading import Watched
-from lance_flight.flight.identity.principals import Bearer, Credential, Entry, Principal, Proof, entries, principal_name
+from lance_flight.flight.identity.authentication import (
+    Bearer,
+    Credential,
+    Entry,
+    Principal,
+    Proof,
+    entries,
+    principal_name,
+)
 
 PREFIX = "lft_"
 """Prefix of the tokens that `make_token` generates; tokens of other sources may have any."""
