@@ -745,6 +745,22 @@ FEATURES = {
             "SELECT left(w, 1) FROM valued": "write l",
         },
     ),
+    "lists with NULL in them": Feature(
+        tables={
+            "sets (id BIGINT, l INT[], r INT[])": (
+                "bucket(2, id)",
+                "(1, [1, 2], [1, NULL]), (2, [1, NULL], [NULL, 3]), (3, [], [NULL]), (4, NULL, [1]), (5, [1, 2, 3], []), (6, [NULL], [NULL]), (7, [1], NULL)",
+            )
+        },
+        queries=[
+            *(
+                f"SELECT id, {word}_has_any(l, r), {word}_has_all(l, r), {word}_has_all(r, l) FROM sets"
+                for word in ("array", "list")
+            ),
+            "SELECT id FROM sets WHERE list_has_any(l, [2, NULL]) OR list_has_all(l, [1, 2, NULL])",
+            "SELECT list_has_any(l, r), count(*) FROM sets GROUP BY list_has_any(l, r)",
+        ],
+    ),
     "texts of doubles": Feature(
         tables={
             "doubles (id BIGINT, d DOUBLE, f REAL)": (

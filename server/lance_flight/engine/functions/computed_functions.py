@@ -152,7 +152,7 @@ _BYTES = ArgumentKind(
 
 @dataclass(frozen=True, slots=True)
 class ComputedFunction:
-    """A function: the kinds of its arguments (the last of which may repeat), the type of what it gives, and its values.
+    """A function: the kinds of its arguments (with `repeats` any number of the last one), the type of what it gives, and its values.
 
     One that `grows` gives values that are longer than its arguments, which count with those of the statement's other calls.
     """
@@ -197,7 +197,8 @@ class ComputedFunction:
         return [argument.cast(kind) if fit else kind for argument, kind, fit in zip(kinds, given, fits, strict=True)]
 
     def _kinds(self, count: int) -> tuple[ArgumentKind, ...]:
-        return self.kinds + (self.kinds[-1],) * max(0, count - len(self.kinds)) * self.repeats
+        *first, last = self.kinds
+        return (*first, *[last] * max(0, count - len(first))) if self.repeats else self.kinds
 
 
 # --- texts

@@ -334,6 +334,8 @@ mod, modulo(a, b) ; a % b ; D P F S M ; the remainder, with the sign of a
 div(a, b) ; (a - a % b) / b ; P ; the whole quotient
 sign, sgn(a) ; CAST(signum(a) AS INT) ; D P F S M T ; -1, 0 or 1
 ceiling(a) ; ceil(a) ; D P S M T ; the next whole number
+log(a) ; log10(a) ; D P ; the logarithm with base 10
+log(b, a) ; log10(a) / log10(b) ; D P F S M ; the logarithm with base b
 square(a) ; a * a ; T F ; the square
 zeroifnull(a) ; coalesce(a, 0) ; F ; 0 for NULL
 nullifzero(a) ; nullif(a, 0) ; F ; NULL for 0
@@ -491,6 +493,8 @@ grouping_id(rest...) ; grouping(rest) ; D S T ; which columns of GROUP BY a row 
 # Lists, structs and maps
 list_value, list_pack, array_construct, array(rest...) ; make_array(rest) ; D F S ; a list of its arguments
 list_aggr, list_aggregate(l, f) ; !list_sum(list), or list_avg(list) and the like ; D ;
+array_has_any, list_has_any, arrays_overlap(l, m) ; CASE WHEN m IS NOT NULL THEN array_has_any(l, array_compact(m)) END ; D S ; whether an element of both is equal; NULL is equal to none
+array_has_all, list_has_all(l, m) ; CASE WHEN m IS NOT NULL THEN array_has_all(l, array_compact(m)) END ; D ; whether all elements of the second that are not NULL are in the first
 list_count(l) ; len(array_compact(l)) ; D ; the elements that are not NULL
 list_unique, array_unique(l) ; len(array_distinct(array_compact(l))) ; D ; the number of different elements
 list_sort, array_sort(l) ; array_sort(l, 'ASC', 'NULLS LAST') ; D S ; the elements from the least to the greatest, NULL last

@@ -463,6 +463,9 @@ class _Reader(TextPlaces):
             else:
                 rest = any(parameter.is_rest and parameter.name == name for parameter in macro.parameters)
                 new = given[name] if rest or _is_argument(tokens, at) else _bracket(given[name])
+                if not new and at > 0 and tokens[at - 1].is_sign(","):
+                    yield tokens[at - 1].start, token.stop, ""
+                    continue
             yield token.start, token.stop, new
 
     def _modifier_edits(self, call: _Call, macro: Macro) -> Iterator[Edit]:
