@@ -71,7 +71,7 @@ def take(page: Page, address: str, file: Path, *, is_whole: bool = False) -> Non
 def take_running(page: Page, address: str, file: Path) -> None:
     """Draw the operators of a query while it runs."""
     page.goto(address)
-    page.locator("section.tree .cost", has_text=re.compile(r"\d,\d{3},\d{3} rows")).wait_for()
+    page.locator("section.tree .cost", has_text=re.compile(r"\d,\d{3},\d{3} rows")).until()
     page.screenshot(path=file)
     page.get_by_role("button", name="Cancel").click()
     print(file)  # noqa: T201 - a program

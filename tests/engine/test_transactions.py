@@ -20,6 +20,7 @@ from lance_flight.errors import (
 )
 
 from tests.engine.database import Client, Database, bound_rows
+from tests.engine.waiting import until
 from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
 
 pytestmark = pytest.mark.slow  # every kind of statement, committed and rolled back
@@ -620,9 +621,8 @@ def test_a_statement_that_was_killed_leaves_the_transaction_open(
         found = (
             f"SELECT id FROM system.queries WHERE sql LIKE '%{counted}%generate_series%' AND sql NOT LIKE '%system%'"
         )
-        while not (running := database.rows(f"{found} AND state = 'running'")):
-            pass
-        database.run(f"KILL '{running[0][0]}'")
+        until(lambda: database.rows(f"{found} AND state = 'running'"))
+        database.run(f"KILL '{database.value(found)}'")
         assert "[cancelled]" in refused.result()
     run(session, "COMMIT")
     assert sorted(database.rows(f"SELECT id FROM {counted}")) == [(1,), (2,)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput, Unavailable
 from lance_flight.flight.identity.passwords import MOST_REMEMBERED, Cost, PasswordChecks, StoredPassword
 
+from tests.engine.waiting import until
 from tests.flight.identities import CHEAP
 
 PATIENCE = 30.0
@@ -148,8 +149,7 @@ def test_one_password_is_checked_at_a_time_and_too_many_are_turned_away() -> Non
     stored.go.clear()
     with ThreadPoolExecutor(3) as threads:
         first = [threads.submit(checking.matches, stored, said) for said in ("a", "right")]
-        while checking._waiting.total() < 2:  # until both have a place
-            pass
+        until(lambda: checking._waiting.total() == 2)  # both have a place
         with pytest.raises(Unavailable, match="try again in a moment"):
             checking.matches(stored, "c")
         assert len(stored.compared) == 1

@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -18,6 +18,7 @@ import pytest
 from lancedb.index import FTS
 from lancedb.remote.errors import HttpError
 
+from tests.engine.waiting import until
 from tests.flight.certificates import authority
 from tests.lancedb.rest_server import connect, serving_rest
 from tests.service.forked import constants
@@ -424,18 +425,8 @@ def test_a_query_ends_when_its_client_goes_away(asked: Asked) -> None:
     )
     with socket.create_connection((asked.host, asked.port)) as connection:
         connection.sendall(head.encode() + body)
-        assert becomes(lambda: rows(asked.server.uri, "owner", running) == [(1,)])
-    assert becomes(lambda: rows(asked.server.uri, "owner", running) == [(0,)])
-
-
-def becomes(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether something becomes true."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
+        until(lambda: rows(asked.server.uri, "owner", running) == [(1,)])
+    until(lambda: rows(asked.server.uri, "owner", running) == [(0,)])
 
 
 def test_connections_are_encrypted_with_the_certificate_of_the_server(tmp_path: Path) -> None:
@@ -448,7 +439,7 @@ def test_connections_are_encrypted_with_the_certificate_of_the_server(tmp_path: 
         assert not is_trusted(port, authority("nobody").pem)
         renewed = authority("another authority")
         renewed.signs_a_server().write(*paths)
-        assert becomes(lambda: is_trusted(port, renewed.pem))
+        until(lambda: is_trusted(port, renewed.pem))
 
 
 def is_trusted(port: int, authorities: bytes) -> bool:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.engine.waiting import until
 from tests.service.forked import Forked, forked
-
-PATIENCE = 60.0
-_TICK = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,14 @@ class Replicated:
 
     def until(self, message: str, count: int = 1) -> None:
         """Wait until the log has a message so many times."""
-        wait = threading.Event()
-        for _ in range(round(PATIENCE / _TICK)):
-            if len(re.findall(message, self.log.read_text())) >= count:
-                return
-            assert self.process.poll() is None, self.log.read_text()
-            wait.wait(_TICK)
-        raise AssertionError(f"{message!r} was not logged:\n{self.log.read_text()}")
+
+        def is_logged() -> bool:
+            said = self.log.read_text()
+            is_there = len(re.findall(message, said)) >= count
+            assert is_there or self.process.poll() is None, said
+            return is_there
+
+        until(is_logged)
 
 
 @contextmanager
@@ -55,15 +53,6 @@ def replicated(place: Path, *arguments: str) -> Iterator[Replicated]:
     ready, log, root = place / "ready", place / "log", place / "root"
     command = ["serve", str(root), "--create", "--replicas", "2", "--port", "0", "--ready-file", str(ready)]
     with forked([*command, "--log-format", "json", *arguments], log=log, out=log) as process:
-        wait_for(lambda: ready.exists() or process.poll() is not None)
+        until(lambda: ready.exists() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         yield Replicated(process, root, log, ready.read_text())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(round(PATIENCE / _TICK)):
-        if condition():
-            return
-        pause.wait(_TICK)
-    raise AssertionError("it did not come to that")

@@ -14,7 +14,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 
-from tests.service.replicated import wait_for
+from tests.engine.waiting import until
 from tests.service.server_process import COMMAND, Server
 from tests.service.terminal import terminal
 from tests.stock import stored_tables
@@ -69,7 +69,7 @@ def is_built(server: Server, docs: str) -> bool:
 
 def goes_on(server: Server, docs: str) -> None:
     """Nothing is left of the build but whole segments, and another one has its way."""
-    wait_for(lambda: segments(server.root, docs) == stored(server, docs))
+    until(lambda: segments(server.root, docs) == stored(server, docs))
     server.run(f"CREATE INDEX other ON {docs} (v) {QUICK}")
     found = server.rows(f"SELECT indexed_rows FROM {docs}$indexes WHERE name = 'other'")
     assert found == [(ROWS,)]
@@ -82,8 +82,8 @@ def test_a_build_is_killed(server: Server, docs: str) -> None:
         ThreadPoolExecutor(1) as pool,
     ):
         building = pool.submit(cursor.execute, f"CREATE INDEX slow ON {docs} (v) {USING}")
-        wait_for(lambda: [state for _, state in running(server, docs) if state == "running"])
-        wait_for(lambda: is_built(server, docs))
+        until(lambda: [state for _, state in running(server, docs) if state == "running"])
+        until(lambda: is_built(server, docs))
         ((statement, _),) = running(server, docs)
         server.run(f"KILL '{statement}'")
         with pytest.raises(Error, match=r"\[cancelled\] the statement was cancelled"):
@@ -96,7 +96,7 @@ def test_an_interrupted_command_leaves_whole_tables(server: Server, docs: str) -
     options = [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
     command = [COMMAND, "create-index", str(server.root), docs, "v", "--kind", "ivf_hnsw_sq", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: is_built(server, docs))
+        until(lambda: is_built(server, docs))
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=120)
     assert (process.returncode, said, errors) == (130, "", "")

@@ -33,9 +33,9 @@ from lance_flight.serving import service
 from lance_flight.serving.load_balancer import free_ports
 from pyarrow import flight
 
+from tests.engine.waiting import until
 from tests.flight.certificates import authority
 from tests.flight.statements import cancel, descriptor, planned, reader
-from tests.service.replicated import wait_for
 from tests.service.server_process import PRIVATE, Server, serving
 
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
@@ -199,8 +199,8 @@ def test_a_renewed_certificate_and_authority_are_used_between_servers(tmp_path: 
             stack.enter_context(serving(tmp_path / "root", *options))
         assert certified.is_listed(*uris, "SELECT 1 AS over_there")
         certified.sign()
-        wait_for(lambda: all(map(certified.is_reached, uris)))
-        wait_for(lambda: certified.is_listed(*uris, "SELECT 2 AS over_there"))
+        until(lambda: all(map(certified.is_reached, uris)))
+        until(lambda: certified.is_listed(*uris, "SELECT 2 AS over_there"))
 
 
 SECRET = bytes(range(32))

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from adbc_driver_manager import Error
 
+from tests.engine.waiting import until
 from tests.service.operated import Operated, operated
 from tests.service.principals import connect, refusal, rows, tokens_file
-from tests.service.replicated import wait_for
 
 POLICY = """
 quota = { statements = 20, per_principal = true }
@@ -108,9 +108,9 @@ def states(uri: str, principal: str) -> list[tuple[str, str]]:
 def test_the_statements_of_a_role_wait_for_each_other_and_for_nobody_else(uri: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         long = pool.submit(refusal, uri, "ann", LONG)
-        wait_for(lambda: [state for state, _ in states(uri, "ann")] == ["running"])
+        until(lambda: [state for state, _ in states(uri, "ann")] == ["running"])
         waiting = [pool.submit(rows, uri, "bob", "SELECT 1") for _ in range(2)]
-        wait_for(lambda: [state for state, _ in states(uri, "bob")] == ["queued"] * 2)
+        until(lambda: [state for state, _ in states(uri, "bob")] == ["queued"] * 2)
         assert rows(uri, "other", "SELECT 2") == [(2,)]
         # A fourth of the queue is for those who wait for one quota.
         said = refusal(uri, "bob", "SELECT 3")

@@ -32,8 +32,9 @@ from lance_flight.serving.children import Child, ChildSpec
 from lance_flight.serving.reloading import Reloader
 from pyarrow import flight
 
+from tests.engine.waiting import PATIENCE, until
 from tests.flight.statements import descriptor, planned, reader
-from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
+from tests.service.replicated import Replicated, replicated
 from tests.service.server_process import COMMAND, Server, serving, started_uri
 from tests.service.supervised import Supervised, supervised
 
@@ -64,7 +65,7 @@ class Reloading:
         before = len(re.findall("setting .* is .* now", self.said()))
         write(self.file, settings)
         self.server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: len(re.findall("setting .* is .* now", self.said())) > before)
+        until(lambda: len(re.findall("setting .* is .* now", self.said())) > before)
 
 
 def write(file: Path, settings: Mapping[str, Any]) -> None:
@@ -138,9 +139,9 @@ def of_memory(reloaded: Reloading) -> None:
 def of_running(reloaded: Reloading) -> None:
     # What an earlier test has cancelled has its slot for a moment.
     others = "SELECT count(*) AS n FROM system.queries WHERE sql NOT LIKE '%system.queries%'"
-    wait_for(lambda: reloaded.server.value(others) == 0)
+    until(lambda: reloaded.server.value(others) == 0)
     with at_work(reloaded.server):
-        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "1 statements are at work, of 1 "))
+        until(lambda: is_refused(reloaded.server, "SELECT 1", "1 statements are at work, of 1 "))
 
 
 def of_peers(reloaded: Reloading) -> None:
@@ -179,7 +180,7 @@ def of_ingest_idle_timeout(reloaded: Reloading) -> None:
         writer, _ = client.do_put(command, pa.schema({"id": pa.int64()}))
         batch = pa.record_batch({"id": list(range(5000))})
         writer.write_batch(batch)
-        wait_for(lambda: reloaded.server.value(ingests) == before + 1)
+        until(lambda: reloaded.server.value(ingests) == before + 1)
 
 
 @contextmanager
@@ -198,7 +199,7 @@ def of_stream_idle_timeout(reloaded: Reloading) -> None:
     ended = "SELECT count(*) AS n FROM system.statements WHERE outcome = 'limit_exceeded'"
     before = reloaded.server.value(ended)
     with unread(reloaded.server) as result:
-        wait_for(lambda: reloaded.server.value(ended) == before + 1)
+        until(lambda: reloaded.server.value(ended) == before + 1)
         with pytest.raises(flight.FlightError, match=r"0\.1 seconds \(stream_idle_timeout\)"):  # noqa: PT012 - at which rows is no matter
             for _ in range(200):
                 result.read_chunk()
@@ -206,7 +207,7 @@ def of_stream_idle_timeout(reloaded: Reloading) -> None:
 
 def of_stream_memory(reloaded: Reloading) -> None:
     with unread(reloaded.server):
-        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "of 1048576 (stream_memory_limit)"))
+        until(lambda: is_refused(reloaded.server, "SELECT 1", "of 1048576 (stream_memory_limit)"))
 
 
 def of_batch_limit(reloaded: Reloading) -> None:
@@ -235,20 +236,20 @@ def of_sessions(reloaded: Reloading) -> None:
 def of_running_calls(reloaded: Reloading) -> None:
     """The one call that may run is a result that is read."""
     with unread(reloaded.server):
-        wait_for(lambda: is_refused(reloaded.server, "SELECT 1", "1 of all, of 1 (running_calls)"))
+        until(lambda: is_refused(reloaded.server, "SELECT 1", "1 of all, of 1 (running_calls)"))
 
 
 def of_session_idle_timeout(reloaded: Reloading) -> None:
     with dbapi.connect(reloaded.server.uri) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 AS n")
-        wait_for(lambda: reloaded.server.value("SELECT sum(open_transactions) AS n FROM system.sessions") == 0)
+        until(lambda: reloaded.server.value("SELECT sum(open_transactions) AS n FROM system.sessions") == 0)
         with pytest.raises(Error, match="idle for too long"):
             connection.commit()
 
 
 def of_grace(reloaded: Reloading) -> None:
     with at_work(reloaded.server):
-        wait_for(lambda: reloaded.server.value("SELECT count(*) AS n FROM system.queries WHERE state = 'running'") > 0)
+        until(lambda: reloaded.server.value("SELECT count(*) AS n FROM system.queries WHERE state = 'running'") > 0)
         reloaded.server.process.terminate()
         assert reloaded.server.process.wait(PATIENCE) == 0
     assert "calls did not end within 0.1 seconds" in reloaded.said()
@@ -263,7 +264,7 @@ def of_maintenance(reloaded: Reloading, rounds: int = 2) -> None:
     for done in range(rounds):
         for number in range(20):
             server.ingest(table, pa.table({"id": [number]}), "create" if not done and not number else "append")
-        wait_for(lambda done=done: server.value(compacted, [table]) > done)
+        until(lambda done=done: server.value(compacted, [table]) > done)
 
 
 def of_maintenance_off(reloaded: Reloading) -> None:
@@ -271,7 +272,7 @@ def of_maintenance_off(reloaded: Reloading) -> None:
     reloaded.reload({"maintenance": "off", "maintenance_share": 1.0})
     lease = reloaded.server.root / ".lance-flight" / "maintenance.lease"
     with lease.open("r+b") as file:
-        wait_for(lambda: is_free(file.fileno()))
+        until(lambda: is_free(file.fileno()))
 
 
 def is_free(descriptor: int) -> bool:
@@ -284,7 +285,7 @@ def is_free(descriptor: int) -> bool:
 
 def logged(reloaded: Reloading, expected: str) -> None:
     reloaded.server.rows("SELECT 'a text of many characters' AS word")
-    wait_for(lambda: re.search(expected, reloaded.said()))
+    until(lambda: re.search(expected, reloaded.said()))
 
 
 def of_log_level(reloaded: Reloading) -> None:
@@ -352,7 +353,7 @@ def test_the_table_has_every_setting_that_is_reloaded() -> None:
 
 def test_a_file_that_changes_is_read_without_being_asked_for(reloaded: Reloading) -> None:
     write(reloaded.file, {"statement_limit": 30})
-    wait_for(lambda: "setting statement_limit is 30 now, and was 16777216" in reloaded.said())
+    until(lambda: "setting statement_limit is 30 now, and was 16777216" in reloaded.said())
     of_statement_limit(reloaded)
 
 
@@ -367,10 +368,10 @@ WRONG = {
 def test_an_invalid_configuration_changes_nothing_and_is_said_once(reloaded: Reloading) -> None:
     for settings, message in WRONG.values():
         write(reloaded.file, {"statement_limit": 30, **settings})
-        wait_for(lambda message=message: message in reloaded.said())
+        until(lambda message=message: message in reloaded.said())
         assert reloaded.server.value(f"SELECT length('{'x' * 40}') AS n") == 40
     write(reloaded.file, {"statement_limit": 30})
-    wait_for(lambda: "setting statement_limit is 30 now" in reloaded.said())
+    until(lambda: "setting statement_limit is 30 now" in reloaded.said())
     assert [reloaded.said().count(message) for _, message in WRONG.values()] == [1] * len(WRONG)
     of_statement_limit(reloaded)
 
@@ -416,14 +417,14 @@ def reload_unchanged(pid: int, log: Path) -> None:
     """Send the signal alone: a changed file is read without it, too."""
     before = log.read_text().count("the configuration is the one that runs")
     os.kill(pid, signal.SIGHUP)
-    wait_for(lambda: log.read_text().count("the configuration is the one that runs") > before)
+    until(lambda: log.read_text().count("the configuration is the one that runs") > before)
 
 
 def reload_by_parent(running: Supervised | Replicated, file: Path, settings: Mapping[str, Any]) -> None:
     before = running.log.read_text().count("setting statement_limit is")
     write(file, settings)
     running.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: running.log.read_text().count("setting statement_limit is") > before)
+    until(lambda: running.log.read_text().count("setting statement_limit is") > before)
 
 
 def limit_of(uri: str) -> int | None:
@@ -441,13 +442,13 @@ def test_the_parent_tells_its_server_and_the_one_that_follows_it(tmp_path: Path,
     with supervised(tmp_path / "place", "--config", str(file)) as running:
         uri = running.next_uri()
         reload_by_parent(running, file, {"statement_limit": 30, "log_level": "error", "host": "localhost"})
-        wait_for(lambda: limit_of(uri) == 30)
+        until(lambda: limit_of(uri) == 30)
         assert running.log.read_text().count("its new value 'localhost' needs a restart") == 1, "one process says it"
         os.kill(running.child, signal.SIGKILL)
         assert running.next_uri() == uri
         assert limit_of(uri) == 30
         write(file, {"statement_limit": 40})
-        wait_for(lambda: limit_of(uri) == 40)
+        until(lambda: limit_of(uri) == 40)
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 0
 
@@ -455,7 +456,7 @@ def test_the_parent_tells_its_server_and_the_one_that_follows_it(tmp_path: Path,
 def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) -> None:
     with replicated(tmp_path / "place", "--config", str(file)) as running:
         reload_by_parent(running, file, {"statement_limit": 30})
-        wait_for(lambda: {limit_of(running.uri) for _ in range(6)} == {30})
+        until(lambda: {limit_of(running.uri) for _ in range(6)} == {30})
         settings = {"statement_limit": 200, "running_statements": 2, "waiting_statements": 0}
         reload_by_parent(running, file, settings)
         server = Server(running.root, running.uri, running.process)
@@ -472,13 +473,13 @@ def test_every_replica_has_its_share_of_a_new_value(tmp_path: Path, file: Path) 
                     result.cancel()
             return False
 
-        wait_for(shared)
+        until(shared)
         os.kill(running.replicas()[0], signal.SIGKILL)
         running.until("it is started again")
-        wait_for(lambda: len(running.replicas()) == 2)
+        until(lambda: len(running.replicas()) == 2)
         reload_by_parent(running, file, {"statement_limit": 50})
         reload_unchanged(running.process.pid, running.log)
-        wait_for(lambda: {limit_of(running.uri) for _ in range(6)} == {50})
+        until(lambda: {limit_of(running.uri) for _ in range(6)} == {50})
         server.close()
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 0
@@ -492,7 +493,7 @@ def test_options_and_the_environment_win_over_the_file_as_at_the_start(tmp_path:
     with serving(place, *options, environment=environment, log=log) as server:
         write(file, {"statement_limit": 70, "sessions": 8, "batch_limit": 1000})
         server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "setting batch_limit is 1000 now" in log.read_text())
+        until(lambda: "setting batch_limit is 1000 now" in log.read_text())
         reload_unchanged(server.process.pid, log)
         assert "sessions" not in log.read_text()
         assert limit_of(server.uri) == 60
@@ -524,7 +525,7 @@ def test_a_server_whose_terminal_is_closed_stops(tmp_path: Path, arguments: list
     ) as process:
         try:
             os.close(theirs)
-            wait_for(ready.exists)
+            until(ready.exists)
             os.kill(process.pid, signal.SIGHUP)
             with flight.connect(ready.read_text()) as client:
                 assert list(client.list_actions()), "with its terminal it reloads, and serves"

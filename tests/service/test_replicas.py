@@ -29,10 +29,11 @@ from lance_flight.serving.load_balancer import Front, Replica, configuration, fi
 from lance_flight.serving.replicas import replica_settings, replicas_of, siblings_of
 from pyarrow import flight
 
+from tests.engine.waiting import PATIENCE, until
 from tests.flight.certificates import authority
 from tests.flight.statements import planned, reader
 from tests.service import commands
-from tests.service.replicated import PATIENCE, Replicated, replicated, wait_for
+from tests.service.replicated import Replicated, replicated
 from tests.service.server_process import COMMAND
 from tests.stock import stored_rows
 
@@ -122,24 +123,24 @@ def test_clients_are_shared_among_replicas_and_see_each_other_and_all_processes_
 
 def test_nothing_acknowledged_is_lost_when_a_replica_is_killed(running: Replicated) -> None:
     with loaded(running) as load:
-        wait_for(lambda: len(load.stored) > 5)
+        until(lambda: len(load.stored) > 5)
         before = running.replicas()
         os.kill(before[0], signal.SIGKILL)
         running.until("replica . was ended by SIGKILL; it is started again")
         count = len(load.stored)
-        wait_for(lambda: len(load.stored) > count + 5 and len(running.replicas()) == 2)
+        until(lambda: len(load.stored) > count + 5 and len(running.replicas()) == 2)
     assert len(load.errors) <= WRITERS, load.errors
     check_stored(running, load)
 
 
 def test_replacing_every_replica_breaks_no_call_that_has_begun(running: Replicated) -> None:
     with loaded(running) as load:
-        wait_for(lambda: len(load.stored) > 5)
+        until(lambda: len(load.stored) > 5)
         before = set(running.replicas())
         running.process.send_signal(signal.SIGUSR2)
-        wait_for(lambda: len(running.replicas()) == 2 and not before & set(running.replicas()))
+        until(lambda: len(running.replicas()) == 2 and not before & set(running.replicas()))
         count = len(load.stored)
-        wait_for(lambda: len(load.stored) > count + 5)
+        until(lambda: len(load.stored) > count + 5)
         running.until(
             '"level": "warning", .*"message": "haproxy: Server replicas/replica1 is going DOWN for maintenance'
         )
@@ -204,7 +205,7 @@ def test_what_haproxy_warns_of_is_logged_once(running: Replicated) -> None:
 def test_haproxy_is_started_again(running: Replicated) -> None:
     os.kill(running.children()["haproxy"], signal.SIGKILL)
     running.until("haproxy was ended by SIGKILL; it is started again")
-    wait_for(lambda: answers(running))
+    until(lambda: answers(running))
 
 
 def answers(running: Replicated) -> bool:
@@ -220,12 +221,12 @@ def test_a_frozen_haproxy_and_a_frozen_replica_are_replaced(tmp_path: Path) -> N
         before = running.children()["haproxy"]
         os.kill(before, signal.SIGSTOP)
         running.until("haproxy has not answered for 2 seconds")
-        wait_for(lambda: running.children().get("haproxy", before) != before and answers(running))
+        until(lambda: running.children().get("haproxy", before) != before and answers(running))
         assert "replica" not in "".join(line for line in running.log.read_text().splitlines() if "not answered" in line)
         replicas = running.replicas()
         os.kill(replicas[0], signal.SIGSTOP)
         running.until("replica . has not answered for 2 seconds")
-        wait_for(lambda: len(running.replicas()) == 2 and replicas[0] not in running.replicas())
+        until(lambda: len(running.replicas()) == 2 and replicas[0] not in running.replicas())
         with closing(connected(running.uri)) as connection:
             assert rows(connection, "SELECT 1") == [(1,)]
 
@@ -239,7 +240,7 @@ def test_renewed_certificates_are_shown_by_all(tmp_path: Path) -> None:
         renewed = signing.signs_a_server()
         renewed.write(certificate, key)
         wanted = renewed.certificate.public_bytes(serialization.Encoding.DER)
-        wait_for(lambda: {shown_certificate(running.uri) for _ in range(6)} == {wanted})
+        until(lambda: {shown_certificate(running.uri) for _ in range(6)} == {wanted})
         with flight.connect(running.uri, tls_root_certs=signing.pem) as client:
             run(client, "CREATE TABLE t AS SELECT 1 AS x")
 
@@ -265,7 +266,7 @@ def test_nothing_is_left_by_a_stop_before_it_is_ready(tmp_path: Path) -> None:
     place.mkdir()
     command = [COMMAND, "serve", str(root), "--create", "--replicas", "2", "--port", "0"]
     with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(place)}) as process:
-        wait_for(lambda: len(Replicated(process, root, root, "").children()) == 2)
+        until(lambda: len(Replicated(process, root, root, "").children()) == 2)
         process.terminate()
         process.wait(PATIENCE)
     assert list(place.iterdir()) == []

@@ -17,10 +17,10 @@ from lance_flight.faults import MAINTENANCE_POINTS, VARIABLE
 
 from tests.catalog.aging import age
 from tests.engine.database import Database
+from tests.engine.waiting import PATIENCE, until
 from tests.selection import IS_FULL
 from tests.service.forked import forked
 from tests.service.operated import operated
-from tests.service.replicated import PATIENCE, wait_for
 from tests.service.server_process import SERVE, Server, serving, started
 
 ON = ("--maintenance", "on", "--maintenance-share", "1")
@@ -80,7 +80,7 @@ def test_small_appends_are_compacted_while_they_come_and_every_query_is_right(tm
                 server.ingest(table, one(number), "append")
                 if number % 20 == 0:
                     is_right(server, table, number + 1)
-            wait_for(lambda table=table: data_files(server, table) <= 2 * 9)
+            until(lambda table=table: data_files(server, table) <= 2 * 9)
             is_right(server, table, APPENDS)
             assert done(server, "compact", table)
         assert {outcome for _, _, outcome, _ in server.rows(WORK)} == {"ok"}
@@ -112,7 +112,7 @@ def test_writers_of_all_kinds_never_fail_beside_it(tmp_path: Path) -> None:
         kept = [key for key in range(WRITERS * ROUNDS) if key % ROUNDS % 5 != 4]
         assert server.rows("SELECT id, n FROM t WHERE id >= 0 ORDER BY id") == [(key, 1) for key in kept]
         assert server.rows("SELECT count(*), sum(n) FROM t WHERE p = 'c'") == [(ROUNDS, ROUNDS * (ROUNDS + 1) // 2)]
-        wait_for(lambda: done(server, "compact"))
+        until(lambda: done(server, "compact"))
 
 
 def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_end(
@@ -129,12 +129,12 @@ def test_a_table_that_an_open_transaction_has_read_is_not_rewritten_before_its_e
         server.run("ALTER TABLE t SET (maintenance = on)")
         # Whatever is due is done in turn: by the second time the first table would have had its own.
         for times in (1, 2):
-            wait_for(lambda times=times: len(done(server, "compact", "other")) >= times)
+            until(lambda times=times: len(done(server, "compact", "other")) >= times)
             for number in range(20, 40):
                 server.ingest("other", one(number), "append")
         assert server.value("SELECT count(*) FROM system.maintenance WHERE table_name = 't'") == 0
         connection.commit()
-        wait_for(lambda: done(server, "compact"))
+        until(lambda: done(server, "compact"))
         assert server.value("SELECT sum(id) FROM t") == sum(range(20)) + 100
 
 
@@ -158,7 +158,7 @@ def test_a_server_that_is_killed_loses_nothing_and_the_next_one_goes_on(
     serve_until_killed(root, point)
     with serving(root, *ON) as server:
         for table in ("t", "q"):
-            wait_for(lambda table=table: data_files(server, table) <= 2)
+            until(lambda table=table: data_files(server, table) <= 2)
             is_right(server, table, 20)
 
 
@@ -182,16 +182,16 @@ def test_of_two_servers_over_a_root_one_works_and_the_other_goes_on_after_it(
     root = tmp_path / "root"
     small_files(root, {"t": "p"})
     with started(root, *ON) as first:
-        wait_for(lambda: done(first, "compact"))
+        until(lambda: done(first, "compact"))
         with serving(root, *ON) as second:
             for number in range(20, 60):
                 second.ingest("t", one(number), "append")
-            wait_for(lambda: len(done(first, "compact")) > 1)
+            until(lambda: len(done(first, "compact")) > 1)
             assert second.rows(WORK) == []
             first.process.kill()
             for number in range(60, 100):
                 second.ingest("t", one(number), "append")
-            wait_for(lambda: done(second, "compact"))
+            until(lambda: done(second, "compact"))
             is_right(second, "t", 100)
 
 
@@ -207,7 +207,7 @@ def test_a_server_that_is_stopped_while_it_works_ends_at_once_and_leaves_no_work
     for _ in range(3):
         with serving(root, *ON) as server:
             # A server that is asked late may have done all before it is stopped.
-            wait_for(lambda: server.rows(WORK) or is_all_done(server))
+            until(lambda: server.rows(WORK) or is_all_done(server))
     with serving(root) as server:
         for number in range(9):
             is_right(server, f"t{number}", 20)
@@ -221,7 +221,7 @@ def test_what_is_done_is_logged_and_counted_and_a_table_that_is_broken_is_left(
     for path in (root / "a_broken" / "__manifest" / "_versions").iterdir():
         path.write_bytes(b"broken")
     with operated(root, *ON) as operating:
-        wait_for(lambda: done(operating.server, "compact"))
+        until(lambda: done(operating.server, "compact"))
         _, page = operating.page("/metrics")
         assert 'lance_flight_maintenance_total{kind="compact",outcome="ok"} 1.0' in page
         assert 'lance_flight_maintenance_seconds_total{kind="compact"}' in page

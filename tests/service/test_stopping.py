@@ -13,6 +13,7 @@ from adbc_driver_flightsql import dbapi
 from lance_flight.flight.wire import StatementQuery
 from pyarrow import flight
 
+from tests.engine.waiting import until
 from tests.flight.statements import begin, descriptor, planned, reader
 from tests.service.operated import Operated, operated
 from tests.service.server_process import Server, started
@@ -56,8 +57,7 @@ def test_a_running_ingest_is_stored(running: Operated) -> None:
         yield from MANY.to_batches()
         # The driver reads ahead of the call that sends the rows.
         another = Server(running.server.root, running.server.uri, running.server.process)
-        while not another.value("SELECT count(*) FROM system.queries WHERE kind = 'ingest'"):
-            pass
+        until(lambda: another.value("SELECT count(*) FROM system.queries WHERE kind = 'ingest'"))
         another.close()
         running.stop()
         yield from MANY.to_batches()

@@ -20,6 +20,7 @@ from lance_flight.flight.wire import GetTableTypes
 from lance_flight.serving.supervisor import MOST_QUICK
 from pyarrow import flight
 
+from tests.engine.waiting import until
 from tests.flight.statements import descriptor, reader
 from tests.selection import IS_FULL
 from tests.service.server_process import Server
@@ -87,8 +88,7 @@ def test_a_second_signal_ends_at_once(running: Supervised) -> None:
         rows.read_chunk()  # the stream stays open
         server.close()
         running.process.terminate()
-        while is_taking_calls(uri):
-            pass
+        until(lambda: not is_taking_calls(uri))
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 128 + signal.SIGTERM
 

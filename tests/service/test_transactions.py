@@ -18,6 +18,7 @@ from lance_flight.flight.wire import (
 )
 from pyarrow import flight
 
+from tests.engine.waiting import until
 from tests.flight.cookie_jar import CookieJar
 from tests.flight.statements import act, begin, descriptor, planned, put, read
 from tests.service.server_process import COOKIES, Asking, Client, Server, serving
@@ -304,8 +305,7 @@ def test_a_statement_of_a_transaction_that_was_idle_too_long_is_not_committed_by
     with impatient.session(options) as client:
         client.run("BEGIN")
         client.run(f"INSERT INTO {table} VALUES (1)")
-        while impatient.value("SELECT sum(open_transactions) FROM system.sessions"):
-            pass
+        until(lambda: not impatient.value("SELECT sum(open_transactions) FROM system.sessions"))
         message = client.refuses(f"INSERT INTO {table} VALUES (2)")
         assert "idle" in message
         assert impatient.rows(f"SELECT * FROM {table}") == []
