@@ -179,8 +179,13 @@ def test_statements_of_a_user_are_bounded(slow: SlowBackend) -> None:
         assert all(each.polls.is_gone() for each in server._polled._running.values())
 
 
-def test_answers_are_kept_within_bounds(backend: CannedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "MOST_ANSWERS", 2)
+@pytest.mark.parametrize("bound", ["MOST_ANSWERS", "MOST_ANSWER_BYTES"])
+def test_answers_are_kept_within_bounds(backend: CannedBackend, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    with serving(backend) as server, GrpcClient.to(server.uri) as client:
+        client.rows(SQL)
+        weight = server._polled._answered.weight
+    assert weight > 0
+    monkeypatch.setattr(polling, bound, 2 * weight if bound.endswith("BYTES") else 2)
     with serving(backend) as server, GrpcClient.to(server.uri) as client:
         for _ in range(5):
             client.rows(SQL)

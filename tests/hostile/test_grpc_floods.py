@@ -70,6 +70,7 @@ def test_slow_readers_hold_no_more_than_streams_may(tmp_path: Path) -> None:
     assert waiting
 
 
+@pytest.mark.full  # reads 300 MiB of SQL; test_grpc_server counts the answers that are kept, and their bytes
 def test_statements_that_are_not_polled_are_bounded(running: tuple[Server, str]) -> None:
     server, uri = running
     text = statement("SELECT 1 -- " + "x" * (3 * MIB)).serialize()
