@@ -114,7 +114,7 @@ def values(item: pytest.Item) -> Sequence[Hashable]:
 def pytest_collection_finish() -> None:
     gc.freeze()
     # Each look of the collector at what the tests of a module share costs as much as several statements.
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
     gc.enable()
 
 

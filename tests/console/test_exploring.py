@@ -186,17 +186,15 @@ def test_a_table_is_searched_by_fields(
     assert page.locator("#result mark").all_inner_texts() == (["fox"] * 2 if "words" in fields else [])
 
 
-RUN_NOW = [
-    pytest.param("Compact", "Compact the files of parts now?", ["1", "0", "8"], id="compact"),
-    pytest.param("Reindex", "Index the new rows of parts now?", ["2", "0", "7"], id="reindex"),
-    pytest.param("Vacuum", "Old snapshots beyond its retention go.", ["2", "2", "6"], id="vacuum"),
-]
+RUN_NOW = {
+    "Vacuum": ("Old snapshots beyond its retention go.", ["2", "2", "6"]),
+    "Reindex": ("Index the new rows of parts now?", ["2", "0", "7"]),
+    "Compact": ("Compact the files of parts now?", ["0", "0", "9"]),
+}
+"""What each job asks before it runs, and what the page counts after it: small files, rows outside of the index, snapshots."""
 
 
-@pytest.mark.parametrize(("name", "asks", "after"), RUN_NOW)
-def test_maintenance_runs_after_a_yes(
-    consoles: Consoles, server: Server, name: str, asks: str, after: list[str]
-) -> None:
+def test_maintenance_runs_after_a_yes(consoles: Consoles, server: Server) -> None:
     before = ["2", "2", "6"]
     server.run("CREATE TABLE parts (note VARCHAR)")
     server.run("INSERT INTO parts VALUES ('a')")
@@ -207,19 +205,22 @@ def test_maintenance_runs_after_a_yes(
         page = consoles(server.uri, writes=True).open("operations")
         counts = page.locator("#backlog tr", has_text="parts").locator("td.n")
         expect(counts).to_have_text(before)
-        for answer in ("No", "Yes"):
-            page.get_by_role("button", name=f"{name} parts").click()
-            expect(page.locator("#confirm")).to_contain_text(asks)
-            page.locator("#confirm").get_by_role("button", name=answer).click()
-            expect(page.locator("#confirm")).to_be_hidden()
-            if answer == "No":
-                assert server.value("SELECT count(*) FROM parts$snapshots") == int(before[2])
-        expect(page.get_by_role("status")).to_have_text(f"{name} of parts is done.")
-        expect(counts).to_have_text(after)
+        for name, (asks, after) in RUN_NOW.items():
+            for answer in ("No", "Yes"):
+                page.get_by_role("button", name=f"{name} parts").click()
+                expect(page.locator("#confirm")).to_contain_text(asks)
+                page.locator("#confirm").get_by_role("button", name=answer).click()
+                expect(page.locator("#confirm")).to_be_hidden()
+                if answer == "No":
+                    assert server.value("SELECT count(*) FROM parts$snapshots") == int(before[2])
+            expect(page.get_by_role("status")).to_have_text(f"{name} of parts is done.")
+            expect(counts).to_have_text(after)
+            before = after
         reading = consoles(server.uri).open("operations")
         expect(reading.locator("#operations")).to_contain_text("start it with --writes")
-        expect(reading.locator("#backlog tr", has_text="parts").locator("td.n")).to_have_text(after)
-        assert reading.get_by_role("button", name=name).count() == 0
+        expect(reading.locator("#backlog tr", has_text="parts").locator("td.n")).to_have_text(before)
+        for name in RUN_NOW:
+            assert reading.get_by_role("button", name=name).count() == 0
     finally:
         server.run("DROP TABLE parts")
 

@@ -25,7 +25,14 @@ from tests.service.server_process import Server, files
 pytestmark = pytest.mark.slow  # a server process
 
 MANY = 100_000_000
-NULLS = pa.nulls(MANY)
+
+
+def nulls(count: int) -> pa.Array:
+    """NULLs without a type. `pa.nulls` takes half a second for two billions, in each process that collects this module."""
+    return pa.Array.from_buffers(pa.null(), count, [None])
+
+
+NULLS = nulls(MANY)
 BOOLEANS = pa.Array.from_buffers(pa.bool_(), MANY, [None, pa.py_buffer(bytes(MANY // 8))])
 ENDS = pa.array([0, MANY], pa.int32())
 RUN = pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), ["x" * 100])
@@ -72,7 +79,7 @@ CODED = pa.DictionaryArray.from_arrays(CODES, ["x" * 100], safe=False)
 INGESTED = {
     "a dictionary": CODED,
     "a dictionary in a list": pa.ListArray.from_arrays(ENDS, CODED),
-    "NULLs in one row": pa.FixedSizeListArray.from_arrays(pa.nulls(2_000_000_000), 2_000_000_000),
+    "NULLs in one row": pa.FixedSizeListArray.from_arrays(nulls(2_000_000_000), 2_000_000_000),
 }
 
 
@@ -302,7 +309,7 @@ def test_calls_that_make_much_of_little_are_refused(server: Server, sql: str) ->
         assert "limit_exceeded" in server.refuses(sql)
 
 
-CLIENTS, LENGTH = (6, 4_000_000) if IS_FULL else (3, 600_000)
+CLIENTS, LENGTH = (6, 4_000_000) if IS_FULL else (3, 200_000)
 """A statement of the longest texts takes ten seconds of a core."""
 LONG_TEXTS = {
     "a literal": f"SELECT length('{'x' * LENGTH}') AS a",
@@ -362,6 +369,8 @@ def test_wide_rows_are_computed_some_at_a_time(server: Server, sql: str, expecte
         assert server.value(sql) == expected
 
 
+PARTITIONS = 50_000 if IS_FULL else 10_000
+"""Of which a second writes some hundreds."""
 WRITES = {
     "an insert": "INSERT INTO parts SELECT value, value FROM range({})",
     "a table of a query": "CREATE TABLE made PARTITIONED BY (k) AS SELECT value AS k FROM range({})",
@@ -376,7 +385,7 @@ def test_a_cancelled_write_of_many_partitions_ends_and_leaves_nothing(server: Se
         cursor.execute("SET statement_timeout = 1")
         began = time.monotonic()
         with pytest.raises(Error, match="statement_timeout"):
-            cursor.execute(sql.format(50_000))
+            cursor.execute(sql.format(PARTITIONS))
         assert time.monotonic() - began < 30
     assert files(server.root) == before
 

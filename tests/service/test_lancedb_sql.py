@@ -219,7 +219,7 @@ def _trusts(address: str, authorities: bytes) -> bool:
         return True
 
 
-@pytest.mark.parametrize("is_encrypted", [False, True])
+@pytest.mark.parametrize("is_encrypted", [pytest.param(False, marks=pytest.mark.full), True])
 def test_replicas_answer_at_one_address_for_each_port(tmp_path: Path, *, is_encrypted: bool) -> None:
     rest, sql = free_ports(2)
     arguments = ["--rest-port", str(rest), "--lancedb-sql-port", str(sql)]
