@@ -51,6 +51,55 @@ doc ->> 'a'
 doc -> 'o' ->> 'z'
 """.strip().splitlines()
 """Functions over documents, which are constants in `VALUES`."""
+AGGREGATES = """
+count(s)
+count(DISTINCT g)
+count(DISTINCT s)
+approx_count_distinct(s)
+count_if(b)
+sum(i)
+sum(f)
+avg(f)
+min(ts)
+max(s)
+product(f)
+geometric_mean(f)
+fsum(f)
+arg_max(s, f)
+arg_min(id, f)
+max_by(ts, f)
+mode(i)
+mode(g)
+histogram(g)
+entropy(i)
+skewness(f)
+kurtosis(f)
+variance(f)
+stddev_pop(f)
+corr(f, i)
+covar_pop(f, i)
+regr_slope(f, i)
+regr_r2(f, i)
+median(f)
+quantile_cont(f, 0.25)
+quantile_disc(i, 0.5)
+approx_quantile(f, 0.9)
+percentile_cont(0.5) WITHIN GROUP (ORDER BY f)
+bool_and(b)
+bool_or(b)
+bit_and(i)
+bit_xor(i)
+any_value(g)
+first(i)
+last(i)
+first(i ORDER BY f)
+list(i)
+list(DISTINCT g)
+string_agg(s)
+string_agg(s, '|' ORDER BY f)
+group_concat(s)
+""".strip().splitlines()
+"""Aggregates, over all rows and in groups of a hundred thousand."""
 
 
 def measure(bench: Bench) -> list[Result]:
@@ -74,8 +123,11 @@ def measure(bench: Bench) -> list[Result]:
             return int(found.num_rows)
 
         lines = [
-            _line(value, bench.options.rounds, lambda sql: _read(engine, sql), of_peer)
-            for value in [*VALUES, *DOCUMENTS]
+            _line(value, rest, bench.options.rounds, lambda sql: _read(engine, sql), of_peer)
+            for value, rest in [
+                *((value, "") for value in [*VALUES, *DOCUMENTS]),
+                *((value, rest) for value in AGGREGATES for rest in ("", " GROUP BY g")),
+            ]
         ]
     return sorted(lines, key=lambda line: -(line.ratio or 0))
 
@@ -106,21 +158,23 @@ def make(count: int = ROWS) -> pa.Table:
     return pa.table(columns)
 
 
-def _line(value: str, rounds: int, ours: Callable[[str], int], peer: Callable[[str], int]) -> Result:
+def _line(value: str, rest: str, rounds: int, ours: Callable[[str], int], peer: Callable[[str], int]) -> Result:
     read = [name for name in COLUMNS if re.search(rf"\b{name}\b", value)] or ["id"]
-    texts = [f"SELECT {value} AS x FROM t", f"SELECT {', '.join(read)} FROM t"]
+    read += ["g"] * ("g" in rest)
+    texts = [f"SELECT {value} AS x FROM t{rest}", f"SELECT {', '.join(read)} FROM t"]
+    counts = [peer(f"SELECT {value} AS x FROM t{rest}"), ROWS]
     seconds: dict[tuple[Callable[[str], int], str], list[float]] = {
         key: [] for key in ((ours, texts[0]), (ours, texts[1]), (peer, texts[0]))
     }
     for number in range(rounds + 1):
         for (run, sql), taken in seconds.items():
             started = time.process_time()
-            data.expect(f"rows of {value}", run(sql), ROWS)
+            data.expect(f"rows of {value}", run(sql), counts[texts.index(sql)])
             if number:
                 taken.append(time.process_time() - started)
     mine, mine_read, limit = (statistics.median(taken) for taken in seconds.values())
     return Result(
-        what=f"{value}, limit DuckDB's",
+        what=f"{value}{rest}, limit DuckDB's",
         ours=max(mine - mine_read, LEAST),
         limit=max(limit, LEAST),
         unit=MILLISECONDS,

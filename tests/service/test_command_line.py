@@ -461,12 +461,22 @@ def test_help_loads_nothing_heavy() -> None:
 _HEAVY = {"pyarrow", "lance", "datafusion", "numpy", "grpc", "adbc_driver_manager", "prompt_toolkit", "cryptography"}
 
 
-def test_the_tables_of_a_root_are_listed_without_the_engine(cities: Server) -> None:
+@pytest.mark.parametrize("asked", [[], ["cities"], ["cities", "--map"]])
+def test_a_root_is_inspected_without_the_engine(cities: Server, asked: list[str]) -> None:
     code = (
         "from lance_flight_client.cli.__main__ import run; status = run();"
-        "print([m for m in ('datafusion', 'lance_flight.engine') if m in sys.modules], status)"
+        "print([m for m in ('datafusion', 'lance_flight.engine.engine') if m in sys.modules], status)"
     )
-    assert printed(code, "inspect", str(cities.root)).splitlines()[-1] == "[] 0"
+    assert printed(code, "inspect", str(cities.root), *asked).splitlines()[-1] == "[] 0"
+
+
+def test_an_export_from_a_server_does_without_the_engine(cities: Server, tmp_path: Path) -> None:
+    code = (
+        "from lance_flight_client.cli.__main__ import run; status = run();"
+        "print([m for m in ('lance', 'datafusion', 'lance_flight.engine') if m in sys.modules], status)"
+    )
+    said = printed(code, "export", "cities", "--uri", cities.uri, "-o", str(tmp_path / "a.parquet"))
+    assert said.splitlines()[-1] == "[] 0"
 
 
 def test_a_server_leaves_pandas_alone(tmp_path: Path) -> None:

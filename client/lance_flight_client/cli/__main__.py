@@ -56,7 +56,7 @@ def put_off(name: str) -> None:
 
 
 _OF_ENGINE = {"--root", "--types", "--partition-by", "--suggest"}
-"""Options of `ingest` that need the storage library or the engine."""
+"""Options of `ingest` and `export` that need the storage library or the engine."""
 
 _SHORT = {"inspect", "sql", "ingest", "export"}
 """Commands that end soon."""
@@ -84,7 +84,7 @@ def run() -> int:
 def _only_asks(arguments: Sequence[str]) -> bool:
     """Return whether a command talks to a server alone, without the storage library or the engine in this process."""
     named = {argument.partition("=")[0] for argument in arguments}
-    return arguments[:1] == ["sql"] or (arguments[:1] == ["ingest"] and not named & _OF_ENGINE)
+    return arguments[:1] == ["sql"] or (arguments[:1] in (["ingest"], ["export"]) and not named & _OF_ENGINE)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,16 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import pyarrow as pa
-from lance_flight.engine.query.query_plans import Task
-from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import leave
 
 from lance_flight_client.adbc import run_statement
 from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable
-from lance_flight_client.cli.inspecting import parse_name
-from lance_flight_client.cli.loading import check_target
-from lance_flight_client.cli.root_loading import cancel_statements, engine_over
+from lance_flight_client.cli.loading import PUBLIC, check_target, engine_side
 from lance_flight_client.files.writing import write_directory, write_file, written_format
+from lance_flight_client.parameters import quote_name
 from lance_flight_client.terminal import Meter
 
 
@@ -58,12 +54,10 @@ def _rows(options: argparse.Namespace, begins: Begins) -> Iterator[tuple[pa.Sche
     """Answer the query, in this process or by a server."""
     sql = options.what
     if not any(map(str.isspace, sql)):
-        name = parse_name(sql)
-        sql = f"SELECT * FROM {quote_parts(name.db_schema, name.name)}"  # noqa: S608 - quoted
+        db_schema, _, name = sql.rpartition(".")
+        sql = f"SELECT * FROM {quote_name(db_schema or PUBLIC)}.{quote_name(name)}"  # noqa: S608 - quoted
     if options.root is not None:
-        engine = engine_over(options.root)
-        begins(partial(cancel_statements, engine))
-        reader = engine.run(Task(sql=sql))
+        reader: pa.RecordBatchReader = engine_side().rows_of_root(options.root, sql, begins)
         yield reader.schema, iter(reader)
         return
     server = ChosenServer.of(options)

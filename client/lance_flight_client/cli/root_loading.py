@@ -14,6 +14,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import root_store
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.create_table import columns_of
 from lance_flight.engine.writes.ingest import (
@@ -38,7 +39,7 @@ from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import align_table
 from lance_flight_client.terminal import Meter, counted, readable
 
-__all__ = ["cancel_statements", "check_load", "columns_of", "engine_over", "root_target", "suggest"]
+__all__ = ["cancel_statements", "check_load", "columns_of", "engine_over", "root_target", "rows_of_root", "suggest"]
 
 _LANES = 2
 _WRITE_BYTES = 128 << 20
@@ -63,6 +64,13 @@ def engine_over(root: str, *, create: bool = False) -> Engine:
     """Return an engine over a root, in this process; one that is missing is made with `create` alone."""
     store = root_store(root, storage_from_environment(os.environ), create=create)
     return Engine(Root(store), target_partitions=_LANES)
+
+
+def rows_of_root(root: str, sql: str, begins: Begins) -> pa.RecordBatchReader:
+    """Run a query over a root, in this process; `begins` is given what cancels it."""
+    engine = engine_over(root)
+    begins(partial(cancel_statements, engine))
+    return engine.run(Task(sql=sql))
 
 
 def cancel_statements(engine: Engine) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import require_partitions
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, columns_of_table, describe_columns
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -21,19 +21,7 @@ from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.statements.queries import begins_query, query_text
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import show_path
-from lance_flight.model.type_names import column_type_name
 
-DESCRIBE_SCHEMA = pa.schema(
-    [
-        pa.field("column_name", pa.utf8(), nullable=False),
-        pa.field("data_type", pa.utf8(), nullable=False),
-        pa.field("is_nullable", pa.utf8(), nullable=False),
-        pa.field("field_id", pa.int32()),
-        pa.field("partitioning", pa.utf8()),
-        pa.field("comment", pa.utf8()),
-    ]
-)
 PROPERTIES_SCHEMA = pa.schema(
     [pa.field("property", pa.utf8(), nullable=False), pa.field("value", pa.utf8(), nullable=False)]
 )
@@ -125,15 +113,13 @@ class _Columns:
     tables: Root | SqlTransaction
     table: TableName
     described: Callable[[NamespaceSchema], NamespaceSchema]
-    schema: pa.Schema = DESCRIBE_SCHEMA
+    schema: pa.Schema = COLUMNS_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         snapshot = self.tables.read(self.table, lambda table: table.snapshot())
         shown = self.described(snapshot.schema)
-        yield from _describe_columns(
-            shown.arrow, shown.ids if snapshot.is_partitioned else {}, _uses(snapshot), shown.comments
-        )
+        yield from columns_of_table(snapshot, shown).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +127,11 @@ class _ColumnsOfView:
     """Answer with the columns of a view, or of a query."""
 
     columns: pa.Schema
-    schema: pa.Schema = DESCRIBE_SCHEMA
+    schema: pa.Schema = COLUMNS_SCHEMA
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from _describe_columns(self.columns, {}, {}, {})
+        yield from describe_columns(self.columns).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,33 +162,3 @@ class _PropertiesOfSchema:
     def batches(self) -> Iterator[pa.RecordBatch]:
         listed = [{"property": name, "value": value} for name, value in self.root.properties(self.db_schema).items()]
         yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
-
-
-def _describe_columns(
-    fields: Iterable[pa.Field], ids: Mapping[str, int], uses: Mapping[str, str], comments: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows about columns, by their names' field ids, partitionings and comments."""
-    rows = [
-        {
-            "column_name": field.name,
-            "data_type": column_type_name(field),
-            "is_nullable": "YES" if field.nullable else "NO",
-            "field_id": ids.get(field.name),
-            "partitioning": uses.get(field.name),
-            "comment": comments.get(field.name),
-        }
-        for field in fields
-    ]
-    yield from pa.Table.from_pylist(rows, schema=DESCRIBE_SCHEMA).to_batches()
-
-
-def _uses(snapshot: Snapshot) -> dict[str, str]:
-    """Map each column to the fields of the current partition spec that are computed from it."""
-    uses: dict[str, list[str]] = {}
-    for field in snapshot.current_spec.fields:
-        for number in field.source_ids:
-            path = snapshot.schema.source_paths.get(number)
-            if path is not None:
-                inside = f" of {show_path(path)}" if len(path) > 1 else ""
-                uses.setdefault(path[0], []).append(f"{field.field_id}: {field.rule.type}{inside}")
-    return {name: ", ".join(listed) for name, listed in uses.items()}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import dropwhile
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,17 +18,23 @@ import pyarrow.compute as pc
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.indexing import missing_segment
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
-from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.errors import Corrupt, NotFound
 from lance_flight.model.pins import Latest
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_changes import show_path
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
+from lance_flight.model.type_names import column_type_name
+
+if TYPE_CHECKING:
+    # `lance-flight inspect` lists columns and partitions without the engine.
+    from lance_flight.engine.query.tables.table_view import TableView
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,57 @@ class MetadataTable:
 
     schema: pa.Schema
     build: Callable[[list[str]], pa.Table]
+
+
+COLUMNS_SCHEMA = pa.schema(
+    [
+        pa.field("column_name", pa.utf8(), nullable=False),
+        pa.field("data_type", pa.utf8(), nullable=False),
+        pa.field("is_nullable", pa.utf8(), nullable=False),
+        pa.field("field_id", pa.int32()),
+        pa.field("partitioning", pa.utf8()),
+        pa.field("comment", pa.utf8()),
+    ]
+)
+
+
+def columns_of_table(snapshot: Snapshot, shown: NamespaceSchema) -> pa.Table:
+    """Describe the columns of a table that are shown, and the partition fields that use each of them."""
+    ids = shown.ids if snapshot.is_partitioned else {}
+    return describe_columns(shown.arrow, ids, _uses(snapshot), shown.comments)
+
+
+def describe_columns(
+    fields: Iterable[pa.Field],
+    ids: Mapping[str, int] = MappingProxyType({}),
+    uses: Mapping[str, str] = MappingProxyType({}),
+    comments: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Table:
+    """Describe columns, with the field ids, the partitionings and the comments of some of their names."""
+    rows = [
+        {
+            "column_name": field.name,
+            "data_type": column_type_name(field),
+            "is_nullable": "YES" if field.nullable else "NO",
+            "field_id": ids.get(field.name),
+            "partitioning": uses.get(field.name),
+            "comment": comments.get(field.name),
+        }
+        for field in fields
+    ]
+    return pa.Table.from_pylist(rows, schema=COLUMNS_SCHEMA)
+
+
+def _uses(snapshot: Snapshot) -> dict[str, str]:
+    """Map each column to the fields of the current partition spec that are computed from it."""
+    uses: dict[str, list[str]] = {}
+    for field in snapshot.current_spec.fields:
+        for number in field.source_ids:
+            path = snapshot.schema.source_paths.get(number)
+            if path is not None:
+                inside = f" of {show_path(path)}" if len(path) > 1 else ""
+                uses.setdefault(path[0], []).append(f"{field.field_id}: {field.rule.type}{inside}")
+    return {name: ", ".join(listed) for name, listed in uses.items()}
 
 
 def files_table(view: TableView) -> MetadataTable:
@@ -288,9 +345,9 @@ _Sizes = tuple[int | None, int | None, int | None, datetime | None]
 _FIXED_COLUMNS = frozenset({"spec_id", "object_id", "location", *PIN_COLUMNS, *(name for name, _ in _SIZES)})
 
 
-def partitions_table(view: TableView) -> MetadataTable:
+def partitions_table(snapshot: Snapshot, store: Store) -> MetadataTable:
     """Return `t$partitions`: one row per partition table, with its spec version, values, pin, size and the time of its version."""
-    specs = view.snapshot.specs
+    specs = snapshot.specs
     values = {_column_name(field): field for spec in specs for field in spec.fields}
     schema = pa.schema(
         [
@@ -306,11 +363,11 @@ def partitions_table(view: TableView) -> MetadataTable:
     )
 
     def build(names: list[str]) -> pa.Table:
-        parts = [_partition_rows(tables, schema) for tables in view.snapshot.tables]
+        parts = [_partition_rows(tables, schema) for tables in snapshot.tables]
         table = pa.concat_tables(parts)
         if {name for name, _ in _SIZES} & set(names):
-            tables = view.snapshot.all_tables()
-            sizes = _sizes(view, tables)
+            tables = snapshot.all_tables()
+            sizes = _sizes(store, tables)
             for place, (name, kind) in enumerate(_SIZES):
                 at = schema.get_field_index(name)
                 table = table.set_column(at, schema.field(at), pa.array([size[place] for size in sizes], kind))
@@ -321,7 +378,7 @@ def partitions_table(view: TableView) -> MetadataTable:
 
 def row_count(view: TableView, tables: SpecTables) -> int | None:
     """Return the number of rows in all tables of a spec; None if one of them cannot be read."""
-    counted = [rows for rows, *_ in _sizes(view, tables.tables()) if rows is not None]
+    counted = [rows for rows, *_ in _sizes(view.store, tables.tables()) if rows is not None]
     return sum(counted) if len(counted) == len(tables) else None
 
 
@@ -345,12 +402,12 @@ def _partition_rows(tables: SpecTables, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _sizes(view: TableView, tables: list[PartitionTable]) -> list[_Sizes]:
+def _sizes(store: Store, tables: list[PartitionTable]) -> list[_Sizes]:
     """Return the columns of `_SIZES` for each table, from the metadata of its version; NULL for one that cannot be read."""
 
     def size(table: PartitionTable) -> _Sizes:
         try:
-            dataset = partitions.open_table(view.store, table)
+            dataset = partitions.open_table(store, table)
         except (NotFound, Corrupt):
             return None, None, None, None
         rows, size_in_bytes, _ = partitions.dataset_summary(dataset)
@@ -474,7 +531,7 @@ def _fields(spec: PartitionSpec, schema: NamespaceSchema) -> Iterator[dict[str, 
         }
 
 
-Build = Callable[[Table, TableView], MetadataTable]
+Build = Callable[[Table, "TableView"], MetadataTable]
 
 
 class _Listed(NamedTuple):
@@ -493,7 +550,10 @@ class _Listed(NamedTuple):
 _TABLES: Mapping[str, _Listed] = MappingProxyType(
     {
         "partitions": _Listed(
-            lambda _, view: partitions_table(view), tells_of_all=False, tells_of_columns=True, of_partitions=True
+            lambda _, view: partitions_table(view.snapshot, view.store),
+            tells_of_all=False,
+            tells_of_columns=True,
+            of_partitions=True,
         ),
         "snapshots": _Listed(
             lambda table, _: snapshots_table(table), tells_of_all=True, tells_of_columns=True, of_partitions=False
