@@ -16,7 +16,7 @@ from lance_flight.catalog.commits.commit import CONFLICTS
 from lance_flight.engine.query.policies.file import Policies
 from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_TABLES
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.statements.settings import assign, options
+from lance_flight.engine.statements.sessions import assign, options
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity import static_tokens
 from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users

@@ -12,7 +12,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import UNLIMITED
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.statements.settings import assign
+from lance_flight.engine.statements.sessions import assign
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused
 
 from tests.engine.database import filled

@@ -17,7 +17,7 @@ from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
-from lance_flight.engine.statements import reports
+from lance_flight.engine.statements import answering
 from lance_flight.engine.statements.maintenance import OperationStatement
 from lance_flight.errors import Cancelled, NotFound, Refused, TicketError
 
@@ -62,10 +62,10 @@ def task_of(engine: Engine, sql: str, scope: Scope | None = None) -> Task:
 def test_a_report_is_the_same_each_time_and_nothing_runs_again(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
 ) -> None:
-    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0 if is_large else 1 << 20)
+    monkeypatch.setattr(answering, "MOST_TICKET_BYTES", 0 if is_large else 1 << 20)
     add(engine)
     task = task_of(engine, "ALTER TABLE t COMPACT")
-    assert (task.report == reports.KEPT_HERE) is is_large
+    assert (task.report == answering.KEPT_HERE) is is_large
     first = engine.run(task).read_all()
     assert first["files_before"].to_pylist() == [2, 2]
     add(engine)
@@ -80,7 +80,7 @@ def test_a_report_is_the_same_each_time_and_nothing_runs_again(
 def test_another_server_says_who_has_a_large_report_and_runs_nothing(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0)
+    monkeypatch.setattr(answering, "MOST_TICKET_BYTES", 0)
     task = task_of(engine, "ALTER TABLE t COMPACT")
     add(engine)
     version = engine.query("SELECT max(version) AS v FROM t$snapshots")
@@ -102,21 +102,21 @@ def test_kept_reports_are_bounded(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int]
 ) -> None:
     for name, value in {"MOST_TICKET_BYTES": 0, **bounds}.items():
-        monkeypatch.setattr(reports, name, value)
+        monkeypatch.setattr(answering, name, value)
     bounded = opened(tmp_path)
     tasks = [task_of(bounded, "VERIFY TABLE t") for _ in range(8)]
     assert bounded.run(tasks[-1]).read_all().num_rows == 2
     with pytest.raises(NotFound, match="many have run since"):
         bounded.run(tasks[0])
     kept = bounded._reports._kept
-    assert 0 < len(kept) <= reports.MOST_REPORTS
-    assert 0 < kept.weight <= reports.MOST_BYTES
+    assert 0 < len(kept) <= answering.MOST_REPORTS
+    assert 0 < kept.weight <= answering.MOST_BYTES
 
 
 def test_an_expired_report_goes_with_the_next_one(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MOST_TICKET_BYTES", 0)
+    monkeypatch.setattr(answering, "MOST_TICKET_BYTES", 0)
     brief = opened(tmp_path, lifetime=0.0)
     gone, last = (task_of(brief, "VERIFY TABLE t").statement for _ in range(2))
     kept = brief._reports._kept

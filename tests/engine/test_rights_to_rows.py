@@ -15,9 +15,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.statements.alterations.alteration import Alteration
-from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.registry import STATEMENTS
+from lance_flight.engine.statements.kinds import Alteration
+from lance_flight.engine.statements.parsing import STATEMENTS, parse
 from lance_flight.errors import Refused
 
 from tests.engine.database import open_engine

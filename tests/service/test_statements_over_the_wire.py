@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.registry import STATEMENTS, SubstraitPlan
+from lance_flight.engine.statements.parsing import STATEMENTS, SubstraitPlan, parse
 from lance_flight_client.adbc import ingest
 
 from tests.engine.column_types import TYPES

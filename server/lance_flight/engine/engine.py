@@ -43,11 +43,10 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
 from lance_flight.engine.sql.references import CATALOG, table_name
-from lance_flight.engine.statements.answering import Answering
-from lance_flight.engine.statements.auditing import record_ingest, record_statement
-from lance_flight.engine.statements.changes import Changes, shared_ingests, temporary_root
+from lance_flight.engine.statements.answering import Answering, Reports, maintenance_work
 from lance_flight.engine.statements.kinds import (
     Answer,
+    Changes,
     ChangeStatement,
     MaintenanceStatement,
     MaintenanceWork,
@@ -56,9 +55,12 @@ from lance_flight.engine.statements.kinds import (
     SessionStatement,
     Statement,
     check_privileges,
+    record_ingest,
+    record_statement,
+    shared_ingests,
+    temporary_root,
 )
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.statements.reports import Reports, maintenance_work
 from lance_flight.engine.translation.parameters import check_parameters
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, SharedPart

@@ -31,7 +31,7 @@ from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import CATALOG
-from lance_flight.engine.statements import settings
+from lance_flight.engine.statements import sessions
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import Conflict, NotFound, Refused, Unsupported
@@ -83,24 +83,24 @@ class EngineBackend:
 
     def state(self, caller: Caller) -> SessionState | None:
         session = self._engine.clients.find(caller.session, caller.cookie)
-        return None if session is None else settings.state(session)
+        return None if session is None else sessions.state(session)
 
     def knows(self, cookie: str) -> bool:
         return self._engine.clients.knows(cookie)
 
     def set_option(self, caller: Caller, name: str, value: SettingValue | None) -> None:
         session = self._session(caller)
-        settings.assign(session, name, value)
+        sessions.assign(session, name, value)
         if _is_own(session, caller):
             for transaction in list(session.open.values()):
                 with (
                     suppress(Conflict),
                     transaction.statement() as begun,
                 ):  # one that has failed is left to its rollback
-                    settings.adopt(session, begun)
+                    sessions.adopt(session, begun)
 
     def options(self, caller: Caller) -> Mapping[str, SettingValue]:
-        return settings.options(self._session(caller))
+        return sessions.options(self._session(caller))
 
     def close_session(self, caller: Caller) -> None:
         session = self._session(caller)
@@ -217,7 +217,7 @@ class EngineBackend:
             session = clients.session_of(caller.cookie, caller.principal, may_begin=begins, holder=caller.holder)
         if caller.state is not None and caller.state.generation > session.told.generation:
             clients.abandon_sql(session)
-            settings.resume(session, caller.state)
+            sessions.resume(session, caller.state)
         if audit.trail.is_on:
             self._enter(caller, session)
         return session

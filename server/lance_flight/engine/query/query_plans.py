@@ -32,7 +32,7 @@ class Task:
 
     `branch`, `db_schema` and `isolation` are those of its session. The names of `temporary` meant tables of that session, which it
     alone can read. `views` are the digests of the views that it was planned with. One with a `report` has been done: it gives
-    the report alone (`engine.statements.reports`).
+    the report alone (`engine.statements.answering`).
     """
 
     sql: str

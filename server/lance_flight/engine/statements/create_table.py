@@ -19,8 +19,15 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
-from lance_flight.engine.statements.changes import Changes, temporary_root
-from lance_flight.engine.statements.kinds import MAKING, ChangeStatement, Required, TableStatement, on
+from lance_flight.engine.statements.kinds import (
+    MAKING,
+    Changes,
+    ChangeStatement,
+    Required,
+    TableStatement,
+    on,
+    temporary_root,
+)
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.show import ShowCreateTable
 from lance_flight.engine.translation.typed_calls import shown_name

@@ -25,8 +25,7 @@ from lance_flight.engine.sql.named_queries import with_queries
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import Kind, TokenPlaces
-from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ReturningStatement
+from lance_flight.engine.statements.kinds import Changes, ReturningStatement
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.translation.parameters import column_types, row_of_parameters

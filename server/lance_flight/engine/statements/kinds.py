@@ -1,37 +1,124 @@
-"""Base classes of the four kinds of statements, by the way they are executed.
+"""Base classes of statements: the four kinds, by the way they are executed, and the forms of ALTER TABLE.
 
-A statement is a frozen value of a class of its own, which is listed in `registry.STATEMENTS`. The engine knows the kinds alone.
+A statement is a frozen value of a class of its own, which is listed in `parsing.STATEMENTS`. The engine knows the kinds alone.
+`Changes` is the context in which a statement that changes data or tables is executed, and `record_statement` audits it.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 from datafusion import DataFrame
 
+from lance_flight import audit
+from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.catalog.bulk.pieces import Watch
+from lance_flight.catalog.bulk.shared_ingests import SharedIngests
 from lance_flight.catalog.maintenance import OperationReport
-from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.manifests.snapshot import check_in_place
+from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Access, Privilege
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.policies.restrictions import RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.peers import Peers
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
-from lance_flight.engine.runtime.transactions import SqlTransaction
+from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.references import TableRef, table_name
-from lance_flight.engine.statements.changes import Changes
 from lance_flight.engine.writes.ingest import defaults_of, schema_of
 from lance_flight.engine.writes.returning import ReturnedRows, Returning
+from lance_flight.errors import Unsupported
+
+NewSession: TypeAlias = Callable[..., QuerySession]
+"""Makes the session of a statement, of its transaction; of its target and what it does to the rows there, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Context of a changing statement, executed once for each row of `parameters`, or once without any, atomically together.
+
+    Without a `transaction` the statement is one of its own. `access` restricts the rows that may be written. What is made among `temporary`
+    tables, and what drops one, takes effect at once. `watch` is told of the progress of long work. `shared` returns the shared ingests of the session.
+    """
+
+    root: Root
+    new_session: NewSession
+    cancellation: Cancellation
+    parameters: pa.RecordBatch | None = None
+    transaction: SqlTransaction | None = None
+    serializable: bool = False
+    access: Access = UNLIMITED
+    temporary: TemporaryTables | None = None
+    watch: Watch | None = None
+    shared: Callable[[], SharedIngests] = SharedIngests
+    returned: ReturnedRows | None = None
+    """Rows that RETURNING asks for, as far as they were written."""
+
+    def bindings(self) -> Iterator[pa.RecordBatch | None]:
+        """Yield what each execution is bound with: one row of parameters, or None."""
+        if self.parameters is None:
+            yield None
+        else:
+            yield from (self.parameters.slice(place, 1) for place in range(self.parameters.num_rows))
+
+    @property
+    def tables(self) -> Root | SqlTransaction:
+        """Return the tables that the statement sees."""
+        return self.transaction or self.root
+
+    def policy(self, writing: frozenset[Privilege], name: TableName) -> RowPolicy:
+        """Return the row policy of writes to a table, or to a branch of one."""
+        governing = self.root.governing_table(name)
+        policy = self.access.rows(writing, governing)
+        if Privilege.SELECT in writing:
+            self.access.check_all_columns(governing, "rows are replaced as a whole")
+        return policy
+
+    def together(self, work: Callable[[SqlTransaction], int]) -> int:
+        """Change rows within the transaction, and return their number."""
+        if self.transaction is None:
+            return autocommit(self.root, work, self.cancellation, serializable=self.serializable)
+        self.transaction.check = self.cancellation.check
+        count = work(self.transaction)
+        self.transaction.stage(self.cancellation)
+        return count
+
+    def check_alone(self, what: str) -> None:
+        """Refuse a statement inside a transaction; `what` begins the message."""
+        if self.transaction is not None:
+            raise Unsupported(f"{what} inside a transaction; commit first")
+
+
+def shared_ingests(scope: Scope) -> SharedIngests:
+    """Return the shared ingests of a session; raise `Unsupported` if it is not bound to one client."""
+    if scope.session is None or scope.own_tables is None:
+        raise Unsupported(
+            "a shared ingest needs a session that is its client's alone: by a cookie, by the token of a Handshake, or by a"
+            " connection that began with GetSqlInfo"
+        )
+    return scope.session.shared
+
+
+def temporary_root(temporary: TemporaryTables | None, name: TableName, root: Root) -> Root:
+    """Return the root in which to make a temporary table; raise `Unsupported` if the session is not bound to one client."""
+    if temporary is None:
+        raise Unsupported(
+            f"temporary table {name.name!r} needs a session that is its client's alone: by a cookie, by the token of a"
+            " Handshake, or by a connection that began with GetSqlInfo"
+        )
+    return temporary.root_for(name, root)
+
 
 S = TypeVar("S", bound="Statement")
 Required = tuple[Privilege, TableName]
@@ -291,3 +378,91 @@ def check_privileges(statement: S, access: Access, root: Root) -> S:
     for privilege, table in statement.required_privileges(access.own):
         access.check_all_rows(privilege, root.governing_table(table))
     return statement
+
+
+NOT_ALTERED = "tables are not altered"
+
+
+class Alteration(TableStatement, ChangeStatement):
+    """Form of ALTER TABLE t, which `needs` DDL on the table, and more if rows are read to compute or to check a column."""
+
+    __slots__ = ()
+
+    needs: ClassVar[tuple[Privilege, ...]] = ()
+    is_cancellable = True
+
+    @property
+    def label(self) -> str:
+        return "AlterTable"
+
+    def required_privileges(self, own: Collection[TableName]) -> Iterable[Required]:
+        name = table_name(self.table)
+        if name not in own:
+            yield from on(name, Privilege.DDL, *self.needs)
+            yield from self.also(name)
+
+    def also(self, name: TableName) -> Iterable[Required]:
+        """List further privileges: those that depend on the statement's clauses, and those on other tables."""
+        return ()
+
+
+class HistoryAlteration(Alteration):
+    """Alteration of a table's name, its columns or its history; it affects no rows."""
+
+    __slots__ = ()
+
+    def run(self, changes: Changes) -> int:
+        changes.check_alone(NOT_ALTERED)
+        root, name = self.root_of(changes), table_name(self.table)
+        table = root.table(name)
+        self.check_columns(changes.access, root.governing_table(name))
+        check_in_place(name.name, table.snapshot().misplaced)
+        changes.cancellation.begin_commit()
+        self.alter(root, name, table)
+        return 0
+
+    def root_of(self, changes: Changes) -> Root:
+        """Return the root in which the table is looked up."""
+        return changes.root
+
+    def check_columns(self, access: Access, name: TableName) -> None:
+        """Raise `Refused` if the principal could read columns afterwards that it may not read now."""
+
+    @abstractmethod
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        """Execute the alteration."""
+
+
+INGEST = "INGEST"
+
+
+@contextmanager
+def record_statement(statement: Statement, subject: Subject) -> Iterator[None]:
+    """Record a statement that defines or maintains something before the block runs it, and once more with its error if that fails."""
+    name = statement.defined
+    if name is None or not audit.trail.is_on:
+        yield
+        return
+    event = _definition(action_of(statement), name, subject)
+    audit.record(event)
+    try:
+        yield
+    except BaseException as error:
+        audit.record(replace(event, error=audit.error_code(error), reason="the statement failed"))
+        raise
+
+
+def record_ingest(name: str, subject: Subject) -> None:
+    """Record that an ingest makes or replaces a table."""
+    audit.record(_definition(INGEST, name, subject))
+
+
+def action_of(statement: Statement) -> str:
+    """Return the words of a statement's class: `CREATE TABLE`, `ADD COLUMN`, `COMPACT`."""
+    words = re.findall("[A-Z][a-z]+", type(statement).__name__.removesuffix("Statement"))
+    return " ".join(words).upper()
+
+
+def _definition(action: str, name: str, subject: Subject) -> AuditEvent:
+    reason = "the policy file allows it, as far as that is known before its tables are opened"
+    return AuditEvent(kind=EventKind.DDL, subject=subject, action=action, object=name, reason=reason)

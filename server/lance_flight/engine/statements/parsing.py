@@ -1,4 +1,4 @@
-"""SQL text → one statement of the registry.
+"""SQL text → one statement, of the registry of all statements in the order in which errors list them.
 
 DataFusion only ever sees queries: its `ctx.sql` would run DDL while planning it (decision 22). Everything else is
 read here, token by token, and carried out by us.
@@ -20,12 +20,106 @@ from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.long_values import insert_head
 from lance_flight.engine.sql.named_queries import WITH, place_of_change
+from lance_flight.engine.statements.alter_columns import (
+    AddPrimaryKey,
+    AlterColumns,
+    CommentStatement,
+    DropPrimaryKey,
+    SetMetadata,
+)
+from lance_flight.engine.statements.alter_table import (
+    AttachTable,
+    ChangePartitionFields,
+    CreateBranch,
+    CreateTag,
+    DetachPartition,
+    DropBranch,
+    DropPartition,
+    DropTag,
+    PublishBranch,
+    Rename,
+    ReplaceTag,
+    Rollback,
+    SetOptions,
+    SetPartitionedBy,
+)
+from lance_flight.engine.statements.create_table import CreateTable, DropTable
+from lance_flight.engine.statements.explain import Explain
+from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kinds import Statement
-from lance_flight.engine.statements.registry import STATEMENTS
+from lance_flight.engine.statements.maintenance import OPERATION_STATEMENTS, CreateIndex, DropIndex
+from lance_flight.engine.statements.queries import Query, SubstraitPlan, Summarize
+from lance_flight.engine.statements.row_changes import CommitWrite, Delete, Merge, Truncate, Update
+from lance_flight.engine.statements.sessions import Begin, EndTransaction, Kill, SetOption
+from lance_flight.engine.statements.show import (
+    Describe,
+    DescribeNamespace,
+    ShowColumns,
+    ShowCreateTable,
+    ShowCreateView,
+    ShowListing,
+    ShowMetadata,
+    ShowSettings,
+)
+from lance_flight.engine.statements.views import CreateSchema, CreateView, DropSchema, DropView
 from lance_flight.engine.translation.rewriting import number_parameters
 from lance_flight.errors import SqlError
 from lance_flight.model.long_texts import STATEMENTS as LONG_TEXTS
 from lance_flight.model.long_texts import going_on
+
+STATEMENTS: tuple[type[Statement], ...] = (
+    Query,
+    SubstraitPlan,
+    Explain,
+    ShowListing,
+    ShowColumns,
+    ShowCreateTable,
+    ShowCreateView,
+    ShowSettings,
+    ShowMetadata,
+    Summarize,
+    Describe,
+    DescribeNamespace,
+    CreateTable,
+    CreateIndex,
+    CreateView,
+    CreateSchema,
+    DropTable,
+    DropIndex,
+    DropView,
+    DropSchema,
+    Insert,
+    SetOption,
+    Kill,
+    Begin,
+    EndTransaction,
+    AlterColumns,
+    AddPrimaryKey,
+    DropPrimaryKey,
+    CommentStatement,
+    SetMetadata,
+    Rename,
+    ChangePartitionFields,
+    SetPartitionedBy,
+    SetOptions,
+    DropPartition,
+    AttachTable,
+    DetachPartition,
+    CreateTag,
+    DropTag,
+    ReplaceTag,
+    Rollback,
+    CreateBranch,
+    DropBranch,
+    PublishBranch,
+    Update,
+    Delete,
+    Merge,
+    Truncate,
+    CommitWrite,
+    *OPERATION_STATEMENTS,
+)
+
 
 TABLE = "t"
 """Placeholder for the name of a table in a form."""

@@ -26,8 +26,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
-from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import REMOVING, ReturningStatement, TableStatement
+from lance_flight.engine.statements.kinds import REMOVING, Changes, ReturningStatement, TableStatement
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.default_values import with_defaults
 from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning

@@ -1,8 +1,8 @@
-"""SHOW: rows of `information_schema` and of metadata tables, and the statements that make a table or view again."""
+"""SHOW and DESCRIBE: rows of `information_schema` and of metadata tables, and the statements that make a table or view again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -14,21 +14,27 @@ from lance_flight.backend_values import SettingValue
 from lance_flight.catalog.maintenance.survey import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.table import require_partitions
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, columns_of_table, describe_columns
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name, text_literal
-from lance_flight.engine.statements import settings
+from lance_flight.engine.sql.references import CATALOG, TableRef, enclose, quote_parts, table_name, text_literal
+from lance_flight.engine.statements import sessions
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
+from lance_flight.engine.statements.queries import begins_query, query_text
 from lance_flight.engine.writes import maintenance_options
 from lance_flight.engine.writes.default_values import default_text
 from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
+from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.schema_changes import show_path
 from lance_flight.model.type_names import column_type_name
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
@@ -120,7 +126,7 @@ class ShowSettings(RowsStatement):
     def read(cls, cursor: Cursor) -> ShowSettings:
         if cursor.last == "ALL":
             return cls()
-        if not any(map(cursor.peek, settings.options(Session()))):
+        if not any(map(cursor.peek, sessions.options(Session()))):
             raise cursor.error(
                 "CATALOGS, SCHEMAS, TABLES, VIEWS, FUNCTIONS, COLUMNS, CREATE TABLE, CREATE VIEW, PARTITIONS, INDEXES, ALL"
                 " or the name of a setting"
@@ -149,7 +155,7 @@ class _Settings:
     frame: None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        known = settings.options(self.session).items()
+        known = sessions.options(self.session).items()
         shown = {name: _as_set(value) for name, value in known if self.setting in (None, name)}
         columns = [pa.array(value, pa.utf8()) for value in (shown, shown.values())]
         yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -345,3 +351,145 @@ def _column(field: pa.Field, schema: NamespaceSchema) -> str:
     default = default_text(schema, field.name)
     default_clause = "" if default is None else f" DEFAULT {default}"
     return f"{quote_parts(field.name)} {column_type_name(schema.arrow.field(field.name))}{null}{default_clause}{comment_text}"
+
+
+PROPERTIES_SCHEMA = pa.schema(
+    [pa.field("property", pa.utf8(), nullable=False), pa.field("value", pa.utf8(), nullable=False)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(RowsStatement):
+    """DESCRIBE [TABLE] t, DESC [TABLE] t."""
+
+    forms = ("DESCRIBE", "DESC")
+
+    table: TableRef
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Describe | DescribeQuery:
+        if begins_query(cursor):
+            return DescribeQuery(query_text(cursor))
+        cursor.accept("TABLE")
+        table = references.table(cursor)
+        return cls(table)
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        name = table_name(self.table)
+        view = None if session.tables.has(name) else session.root.view(name)
+        if view is not None:
+            return _ColumnsOfView(view.columns)
+        session.tables.table(name)
+        return _Columns(
+            session.tables, name, partial(session.access.visible_schema, table=session.root.governing_table(name))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuery(RowsStatement):
+    """DESCRIBE query: the columns of its rows, which are not read."""
+
+    forms = ()
+
+    query: str
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        return _ColumnsOfView(pa.schema(session.frame(self.query, parameters).schema()))
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNamespace(RowsStatement):
+    """DESCRIBE NAMESPACE t[.v1[.name …]] ['v1$name…']: `parts` begin with the table, `path` is what the text says."""
+
+    forms = ("DESCRIBE NAMESPACE", "DESC NAMESPACE")
+
+    parts: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> DescribeNamespace | Describe | DescribeQuery:
+        if cursor.done or cursor.peek("."):
+            # A table, or a schema, that is called namespace.
+            cursor.at -= 1
+            return Describe.read(cursor)
+        parts = [cursor.name("a table name")]
+        while cursor.accept("."):
+            parts.append(cursor.name("the name of a namespace"))
+        path = () if cursor.done else tuple(cursor.string("the path of a namespace, 'v1$…'").split(SEPARATOR))
+        return cls(tuple(parts), path)
+
+    def answer(self, session: QuerySession, parameters: pa.RecordBatch | None) -> Answer:
+        listed = ".".join(self.parts)
+        if not self.path and session.root.has_namespace(listed):
+            return _PropertiesOfSchema(session.root, listed)
+        described = self._properties(session.tables, session.db_schema)
+        session.tables.table(described.table)
+        session.access.check_all_rows(Privilege.SELECT, session.root.governing_table(described.table))
+        return described
+
+    def _properties(self, tables: Root | SqlTransaction, db_schema: str) -> _Properties:
+        """Resolve the longest prefix that names a table: a schema and a table, or a table of `db_schema`."""
+        parts = self.parts
+        if parts[0] == CATALOG and len(parts) > 1 and not tables.has(TableName(db_schema, CATALOG)):
+            parts = parts[1:]
+        if len(parts) > 1 and tables.has(TableName(*parts[:2])):
+            return _Properties(tables, TableName(*parts[:2]), (*parts[2:], *self.path))
+        return _Properties(tables, TableName(db_schema, parts[0]), (*parts[1:], *self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Answer with the columns of a table, and the partition fields that use each of them."""
+
+    tables: Root | SqlTransaction
+    table: TableName
+    described: Callable[[NamespaceSchema], NamespaceSchema]
+    schema: pa.Schema = COLUMNS_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        snapshot = self.tables.read(self.table, lambda table: table.snapshot())
+        shown = self.described(snapshot.schema)
+        yield from columns_of_table(snapshot, shown).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnsOfView:
+    """Answer with the columns of a view, or of a query."""
+
+    columns: pa.Schema
+    schema: pa.Schema = COLUMNS_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from describe_columns(self.columns).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _Properties:
+    """Answer with the runtime properties of a table, or of a namespace below it (spec: Appendix E)."""
+
+    tables: Root | SqlTransaction
+    table: TableName
+    path: tuple[str, ...]
+    schema: pa.Schema = PROPERTIES_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        properties = self.tables.read(self.table, lambda table: require_partitions(table).describe(self.path))
+        listed = [{"property": name, "value": value} for name, value in properties.items()]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _PropertiesOfSchema:
+    """Answer with the properties of a namespace that the root's `__manifest` lists."""
+
+    root: Root
+    db_schema: str
+    schema: pa.Schema = PROPERTIES_SCHEMA
+    frame: None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        listed = [{"property": name, "value": value} for name, value in self.root.properties(self.db_schema).items()]
+        yield from pa.Table.from_pylist(listed, schema=self.schema).to_batches()

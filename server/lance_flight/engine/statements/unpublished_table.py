@@ -7,8 +7,7 @@ from typing import NoReturn
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import ChangeStatement
+from lance_flight.engine.statements.kinds import Changes, ChangeStatement
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import SqlError
 

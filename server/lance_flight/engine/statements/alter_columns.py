@@ -13,9 +13,8 @@ from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef
-from lance_flight.engine.statements.alterations.alteration import HistoryAlteration
 from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key, read_notes
-from lance_flight.engine.statements.kinds import Required, on
+from lance_flight.engine.statements.kinds import HistoryAlteration, Required, on
 from lance_flight.engine.writes.column_changes import (
     ColumnChange,
     added_column,

@@ -16,9 +16,16 @@ from lance_flight.catalog.table import PartitionedNamespace, Table, require_part
 from lance_flight.engine.query.policies.access import Access, Privilege
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name
-from lance_flight.engine.statements.alterations.alteration import NOT_ALTERED, Alteration, HistoryAlteration
-from lance_flight.engine.statements.changes import Changes
-from lance_flight.engine.statements.kinds import MAKING, REMOVING, Required, on
+from lance_flight.engine.statements.kinds import (
+    MAKING,
+    NOT_ALTERED,
+    REMOVING,
+    Alteration,
+    Changes,
+    HistoryAlteration,
+    Required,
+    on,
+)
 from lance_flight.engine.writes import definitions, maintenance_options
 from lance_flight.engine.writes.definitions import PartitionDef, changed_fields, partition_spec
 from lance_flight.engine.writes.partition_changes import (

@@ -1,1 +1,0 @@
-"""Forms of ALTER TABLE, except those that are maintenance."""
