@@ -179,8 +179,8 @@ AREAS: dict[str, Area] = {
     "policies": Area(
         count=15,
         modules="""
-            engine/query/policies/access.py engine/query/policies/restrictions.py engine/query/policies/restrictions.py
-            engine/query/policies/restrictions.py
+            engine/query/policies/access.py engine/query/policies/access.py engine/query/policies/access.py
+            engine/query/policies/access.py
         """,
         tests="""
             engine/test_reading_sessions engine/test_introspection

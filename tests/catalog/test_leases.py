@@ -26,7 +26,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Corrupt, NotFound
@@ -45,7 +45,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import leases
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 engine = Engine(Root(Store(sys.argv[1])), target_partitions=1)
 reader = engine.run(Task(sql=sys.argv[2]))
 ids = reader.read_next_batch()["id"].to_pylist()

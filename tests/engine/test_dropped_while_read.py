@@ -9,7 +9,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.writes.ingest import TableProperties, create
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError
 

@@ -13,7 +13,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties
 from lance_flight.errors import Corrupt

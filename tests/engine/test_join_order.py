@@ -10,8 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.partition_wise import join_order, key_pruning, statistics
-from lance_flight.engine.query.planning import few_keys
+from lance_flight.engine.query.partition_wise import join_order, key_pruning
 from lance_flight.engine.query.tables import provider
 
 from tests.engine.database import Database, open_engine
@@ -161,14 +160,14 @@ def test_the_order_is_kept_when_the_plan_is_optimised(database: Database, monkey
 def test_the_side_with_fewer_rows_left_is_looked_up(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = "SELECT count(*) FROM sales s JOIN stock t ON s.item = t.item"
     assert "s.item = t.item" in joins(database, sql)[0]
-    monkeypatch.setattr(statistics, "MANY", 0)
+    monkeypatch.setattr(join_order, "MANY", 0)
     assert "t.item = s.item" in joins(database, f"{sql} WHERE t.n = 3 AND t.day = 4")[0]
     assert "s.item = t.item" in joins(database, f"{sql} WHERE s.n = 3 AND s.day = 4")[0]
 
 
 def test_rows_that_pruning_leaves_out_are_left_out_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A range of years leaves the days of these partitions, and says no more of them."""
-    monkeypatch.setattr(statistics, "MANY", 0)
+    monkeypatch.setattr(join_order, "MANY", 0)
     sql = "SELECT count(*) FROM days d JOIN items i ON i.item = d.day WHERE i.kind = 'k1' AND d.year >= 2022"
     assert joins(database, sql)[0].startswith("Inner Join: i.item = d.day")
 
@@ -185,7 +184,7 @@ def test_the_joins_below_a_mark_are_ordered(
     database: Database, monkeypatch: pytest.MonkeyPatch, condition: str
 ) -> None:
     """What IN beside OR becomes: DataFusion has no such join of frames."""
-    monkeypatch.setattr(statistics, "MANY", 0)
+    monkeypatch.setattr(join_order, "MANY", 0)
     sql = (
         'SELECT t.n FROM stock t JOIN (SELECT item, kind AS "__mark" FROM items) i ON i.item = t.item'
         f" WHERE \"__mark\" = 'k1' OR {condition}"
@@ -208,7 +207,7 @@ PADDED = {
 def test_rows_are_sorted_and_counted_by_a_constant_that_is_null_where_nothing_joins(
     database: Database, peer: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, query: str, most: int
 ) -> None:
-    monkeypatch.setattr(statistics, "MANY", most)
+    monkeypatch.setattr(join_order, "MANY", most)
     ordered = f"{query} ORDER BY d.c NULLS FIRST, s.item, s.day"
     assert database.rows(ordered) == peer.execute(ordered).fetchall()
     counted = query.replace(
@@ -220,7 +219,7 @@ def test_rows_are_sorted_and_counted_by_a_constant_that_is_null_where_nothing_jo
 def test_each_row_of_the_smaller_side_is_put_beside_all_of_the_other(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "MANY", 0)
+    monkeypatch.setattr(join_order, "MANY", 0)
     sql = "SELECT count(*), max(m.n) FROM stock t CROSS JOIN (SELECT max(n) AS n FROM sales) m"
     assert database.rows(sql) == [(900, 6)]
     ((plan,),) = (row[1:] for row in database.rows(f"EXPLAIN {sql}")[:1])
@@ -254,7 +253,7 @@ def labelled(first: int) -> list[tuple[str, str]]:
 def test_keys_that_a_limit_cuts_off_prune_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, count: int, first: int
 ) -> None:
-    monkeypatch.setattr(few_keys, "MOST_KEYS", MOST)
+    monkeypatch.setattr(key_pruning, "MOST_KEYS", MOST)
     sql = JOIN.format(f"{name} {first}")
     assert engine.query(sql).num_rows == count
     plan = engine.query(f"EXPLAIN ANALYZE {sql}").to_pylist()

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 import pytest
-from lance_flight.engine.query.query_plans import QueryPlan, Task
+from lance_flight.engine.query.planned_query import QueryPlan, Task
 
 from tests.engine.database import Database, open_engine
 

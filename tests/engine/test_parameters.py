@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.translation.parameters import row_of_parameters
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.prepared import fit_values

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.client_sessions import QueryOptions
 from lance_flight.engine.runtime.quotas import Limits
 

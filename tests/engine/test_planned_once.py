@@ -11,7 +11,7 @@ import pytest
 from datafusion import DataFrame, SessionContext
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.statements import parsing
 from lance_flight.engine.translation import rewriting
 from lance_flight.errors import SqlError

@@ -20,7 +20,7 @@ from lance_flight.catalog.storage.leases import SnapshotId, leased_snapshots, le
 from lance_flight.engine import operations
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.runtime import statement_registry
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.quotas import Limits

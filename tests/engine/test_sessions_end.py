@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.plan_cache import PlanCache
+from lance_flight.engine.query.planned_query import PlanCache
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.runtime.client_sessions import KeptSessions, Session
 from lance_flight.errors import LanceFlightError

@@ -13,9 +13,9 @@ from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, TableName
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry

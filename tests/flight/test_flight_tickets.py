@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.errors import Refused, TicketError, Unauthenticated
 from lance_flight.flight.peers import open_request
 from lance_flight.flight.tickets import NoRowsTicket, Prepared, RowsTicket, SessionCookies, TicketSealer

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity.authentication import Authentication, Bearer, credential_of
 from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysUrl, TokenRules, parse

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.flight import wire
 from lance_flight.flight.identity.passwords import TokenClaims
 from lance_flight.flight.tickets import Prepared, RowsTicket

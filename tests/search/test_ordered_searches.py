@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.query.query_plans import Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.errors import LanceFlightError
 

@@ -12,7 +12,7 @@ import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.optimising import runner
-from lance_flight.engine.query.query_plans import QueryPlan
+from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.query.search import running
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import Cancelled

@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import root_store
 from lance_flight.config_sources import storage_from_environment
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.query_plans import Task
+from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.create_table import columns_of
 from lance_flight.engine.writes.ingest import (

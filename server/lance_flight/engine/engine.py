@@ -21,12 +21,18 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
 from lance_flight.engine.functions.routines import routines, volatile_functions
 from lance_flight.engine.query.names.statement_context import ALONE, Scope
-from lance_flight.engine.query.plan_cache import PlanCache
-from lance_flight.engine.query.planned_query import PlannedQuery, is_ordered, split
+from lance_flight.engine.query.planned_query import (
+    PlanCache,
+    PlannedQuery,
+    QueryPlan,
+    Task,
+    is_ordered,
+    split,
+    tasks_of,
+)
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
-from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
 from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
 from lance_flight.engine.runtime.admission import AdmissionSlot
 from lance_flight.engine.runtime.client_sessions import Session

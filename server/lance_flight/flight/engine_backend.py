@@ -24,9 +24,9 @@ from lance_flight.backend_values import (
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.planned_query import QueryPlan, Task
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import PolicyFile
-from lance_flight.engine.query.query_plans import QueryPlan, Task
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.quotas import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer

@@ -20,10 +20,16 @@ from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext
 from lance_flight.engine.query.optimising.runner import shape_batches
-from lance_flight.engine.query.plan_cache import LONGEST_TEXT, PlanCache
-from lance_flight.engine.query.planned_query import PlanKey, PlannedQuery
+from lance_flight.engine.query.planned_query import (
+    LONGEST_TEXT,
+    PlanCache,
+    PlanKey,
+    PlannedQuery,
+    QueryPlan,
+    Task,
+    tasks_of,
+)
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.query_plans import QueryPlan, Task, tasks_of
 from lance_flight.engine.query.search.arguments import without_vectors
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.runtime.running_statement import RunningStatement

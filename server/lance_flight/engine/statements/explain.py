@@ -12,7 +12,7 @@ from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.compat.checked_arithmetic import without_checks
-from lance_flight.engine.query.optimising.products import GOES_ON
+from lance_flight.engine.query.optimising.runner import GOES_ON
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege

@@ -15,8 +15,7 @@ from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
-from lance_flight.engine.query.policies.restrictions import RowPolicy
+from lance_flight.engine.query.policies.access import OVERWRITING, Privilege, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -28,8 +28,7 @@ from lance_flight.catalog.table import Table
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
-from lance_flight.engine.query.policies.restrictions import RowPolicy
+from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.peers import Peers
 from lance_flight.engine.runtime.session_registry import SessionRegistry

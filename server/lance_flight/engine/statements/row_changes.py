@@ -20,8 +20,7 @@ from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import OVERWRITING, Privilege
-from lance_flight.engine.query.policies.restrictions import RowPolicy
+from lance_flight.engine.query.policies.access import OVERWRITING, Privilege, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -1,32 +1,234 @@
-"""DataFusion's optimiser in one statement: the context that it plans in, the settings and rules of that, and the plan that it made last."""
+"""DataFusion's optimiser in one statement: the context that it plans in, the settings and rules of that, and the plan that it made last.
+
+Its errors are translated into errors of lance-flight (`QueryErrors`), and constants of a plan that it answers wrongly are moved out of
+its way:
+
+**Conditions of scans** that are TRUE, FALSE or NULL, as of a branch of UNION that selects a literal, where datafusion-python 54 fails.
+It joins the conditions that are handed to a scan from left to right, and has no AND of a boolean and a condition of columns. So the plan
+is built again without them. Unnecessary with a release in which the literals of `pyarrow_filter_expression.rs` are expressions.
+
+**Constants of the left side of a FULL JOIN**: DataFusion 55 takes them for constants of the join, which has NULL beside rows of the right
+side, and sorts no rows by them. A column that may have another value in each row is none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from datafusion import DataFrame, ExecutionPlan, LogicalPlan, RuntimeEnvBuilder, SessionContext
+from datafusion import DataFrame, ExecutionPlan, Expr, LogicalPlan, RuntimeEnvBuilder, SessionContext, literal
+from datafusion.expr import Join, Projection, TableScan
 
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables.scan import BATCH_ROWS
+from lance_flight.engine.functions.foreign_functions import relation_advice
 from lance_flight.engine.plans.joins import check_merge_joins, check_stacked_conditions, has_misplaced_condition
-from lance_flight.engine.plans.nodes import sorts_without_columns
-from lance_flight.engine.plans.scalar_expressions import LogicalScan, logical_scans
-from lance_flight.engine.query.optimising.constant_conditions import (
-    fails_at_constants,
-    has_constant_conditions,
-    has_joined_constants,
-    without_constants,
-    without_joined_constants,
+from lance_flight.engine.plans.nodes import (
+    Node,
+    expressions,
+    is_one_row,
+    join_type,
+    sorts_without_columns,
+    strip_aliases,
 )
+from lance_flight.engine.plans.scalar_expressions import LogicalScan, logical_scans
+from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt, select_columns, vary_columns
 from lance_flight.engine.query.optimising.pure_scans import is_pure_scan
-from lance_flight.engine.query.optimising.query_errors import QueryErrors
-from lance_flight.engine.query.tables.provider import Run
+from lance_flight.engine.query.tables.provider import Run, ScanLog
 from lance_flight.engine.runtime.cancellation import PlanningLimits
-from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.references import CATALOG, quote_parts
 from lance_flight.engine.translation.evaluation import session_config
-from lance_flight.errors import SqlError, Unsupported
+from lance_flight.engine.translation.plan_messages import plain_error
+from lance_flight.errors import (
+    LanceFlightError,
+    LimitExceeded,
+    NotFound,
+    OutOfMemory,
+    QueryFailed,
+    Refused,
+    SqlError,
+    Unsupported,
+    storage_error,
+    without_middle,
+)
+
+_FAILURE = re.compile(
+    r"pyarrow\.lib\.BooleanScalar|'bit_wise_(?:and|or)' has no kernel matching input types \(bool, bool\)"
+)
+_CONSTANT = re.compile(
+    r"_filters=\[(?:.*(?:\bBoolean\(\w+\) (?:AND|OR)\b|\b(?:AND|OR) Boolean\()|(?:.*, )?Boolean\(\w+\)(?:, |\]$))",
+    re.MULTILINE,
+)
+"""A constant in a condition of a scan, or for one, also of a scan in a subquery that datafusion-python does not show."""
+
+
+def fails_at_constants(exc: Exception) -> bool:
+    """Return whether DataFusion has failed to join conditions of which one is a constant."""
+    return _FAILURE.search(str(exc.__cause__)) is not None
+
+
+def has_constant_conditions(shown: str) -> bool:
+    """Return whether an optimised plan hands a constant to a scan: where it is optimised again, there are two."""
+    return _CONSTANT.search(shown) is not None
+
+
+def without_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame | None:
+    """Return an optimised plan without the constants that it hands to scans; None where it cannot be built again."""
+    root = Node.of(plan)
+    scans = {node: _without(context, node) for node in root.walk() if isinstance(node.variant, TableScan)}
+    with suppress(Unsupported):
+        return rebuilt(context, root, {scan: frame for scan, frame in scans.items() if frame is not None})
+    return None
+
+
+_FULL = "Full Join:"
+_ORDERED = re.compile(r"^\s*Sort: |\b(?:ORDER|PARTITION) BY \[", re.MULTILINE)
+_EQUALITY = re.compile(r"(?:Filter: |_filters=\[).* = ")
+
+
+def has_joined_constants(plan: LogicalPlan, shown: str) -> bool:
+    """Return whether an optimised plan orders rows of a FULL JOIN whose left side may have constants."""
+    return _FULL in shown and _ORDERED.search(shown) is not None and any(_left_sides(Node.of(plan)))
+
+
+def without_joined_constants(context: SessionContext, plan: LogicalPlan) -> DataFrame:
+    """Return an optimised plan in which the left sides of FULL JOINs have no constants; `Unsupported` where it cannot be built again."""
+    root = Node.of(plan)
+    frames: dict[Node, DataFrame] = {}
+    for side in reversed(list(_left_sides(root))):
+        frames[side] = vary_columns(context, rebuilt(context, side, frames), side.outputs or ())
+    return rebuilt(context, root, frames)
+
+
+def _left_sides(root: Node) -> Iterator[Node]:
+    """Yield the left sides of FULL JOINs that may have constants, those within others last."""
+    for node in root.walk():
+        if isinstance(node.variant, Join) and join_type(node.variant) == "Full":
+            side = node.inputs[0]
+            if any(map(_may_be_constant, side.walk())):
+                yield side
+
+
+def _may_be_constant(node: Node) -> bool:
+    """Return whether a node may give a column one value in all rows."""
+    if isinstance(node.variant, Projection):
+        return any(strip_aliases(each).variant_name() == "Literal" for each in expressions(node.variant.projections()))
+    return _EQUALITY.search(node.said) is not None or is_one_row(node)
+
+
+def _without(context: SessionContext, node: Node) -> DataFrame | None:
+    """Return a scan without constants; None for one that has none."""
+    conditions = [Expr(condition) for condition in node.variant.filters()]
+    constants = [condition for condition in conditions if _is_constant(condition)]
+    if not constants or node.variant.fetch() is not None:
+        return None
+    frame = context.table(quote_parts(*(part for part in node.variant.fqn() if part)))
+    is_true = all(constant.python_value().as_py() is True for constant in constants)
+    kept = [condition for condition in conditions if not _is_constant(condition)] if is_true else [literal(value=False)]
+    for condition in kept:
+        frame = frame.filter(condition)
+    return select_columns(context, frame, node.outputs or ())
+
+
+def _is_constant(condition: Any) -> bool:
+    return str(Expr(condition).variant_name()) == "Literal"
+
+
+_NO_MEMORY = "Resources exhausted"
+"""Text that DataFusion puts into every error of its memory pool."""
+_NO_FIELD = re.compile(r"No field named (?:[^\s,]+\.)?\"?(?P<column>[^\s\".,]+)\"?[.,]")
+_NO_BUFFER = "ArrowMemoryError("
+"""Text in the message of an error of a function that is computed by pyarrow."""
+_TOO_WIDE = "offset overflow"
+"""Text in errors and panics of arrow-rs for texts that are too long for one batch."""
+_TOO_LARGE = "value: LimitExceeded("
+"""Text in the message of an error that a bounded function raised."""
+
+
+_LONGEST = 100_000
+"""Characters of a message that are read: one may have a value of megabytes, and each pattern holds Python's lock meanwhile."""
+
+
+class QueryErrors:
+    """Errors of one statement: those that its `log` has recorded, and the reasons why its names could not be resolved.
+
+    `withheld` are columns without SELECT that the principal knows of, with their tables. Where tables are `masked`, what is said of a failed
+    run names no value: it may be one that a mask was computed of.
+    """
+
+    def __init__(self, root: Root, log: ScanLog, withheld: Mapping[str, str], masked: Collection[TableName]) -> None:
+        self._withheld = withheld
+        self._masked = masked
+        self._root = root
+        self._log = log
+        self._missing: dict[str, str] = {}
+
+    def note_missing(self, reference: str, name: TableName, why: str) -> None:
+        """Record why a name is no table: that matters only if DataFusion misses it, since it may be a table function's."""
+        self._missing[f"table '{CATALOG}.{name}' not found"] = why
+        for said in (reference, str(name), f"{CATALOG}.{name}"):
+            self._missing[f"No table named '{said}'"] = why  # of a Substrait plan
+
+    @contextmanager
+    def raised_as(self, otherwise: type[LanceFlightError]) -> Iterator[None]:
+        """Raise errors of the block as errors of lance-flight; DataFusion's own ones become `otherwise`."""
+        try:
+            yield
+        except LanceFlightError as exc:
+            raise self._without_values(exc) from exc.__cause__
+        except Exception as exc:
+            raise self._without_values(self._translate(_short(exc), otherwise)) from exc
+
+    def _without_values(self, error: LanceFlightError) -> LanceFlightError:
+        if not self._masked or type(error) is not QueryFailed:
+            return error
+        names = ", ".join(sorted({repr(name.name) for name in self._masked}))
+        return QueryFailed(
+            f"an expression failed on a value; which one is not told of a query that reads masked columns, of {names}"
+        )
+
+    def _translate(self, exc: Exception, otherwise: type[LanceFlightError]) -> LanceFlightError:
+        """Return the error of lance-flight that caused an exception, else DataFusion's message as `otherwise`."""
+        if self._log.error is not None:
+            return self._log.error
+        for said, why in self._missing.items():
+            if said in str(exc):
+                return NotFound(why + relation_advice(why))
+        if isinstance(exc, MemoryError) or _NO_BUFFER in str(exc):
+            return OutOfMemory(
+                "rows of the result take more memory at once than the server has for those of all clients; expected shorter"
+                " values, or fewer in a list"
+            )
+        if _TOO_WIDE in str(exc).lower():
+            return LimitExceeded(
+                "the values of one column take more than 2 GiB in a batch of rows; expected shorter values, or fewer rows beside them"
+            )
+        refused = storage_error(exc, "spill_directory")
+        if refused is not None:
+            return refused
+        if _NO_MEMORY in str(exc):
+            otherwise = OutOfMemory
+        elif _TOO_LARGE in str(exc):
+            otherwise = LimitExceeded
+        plain = plain_error(exc, otherwise)
+        message = str(plain)
+        missing = _NO_FIELD.search(message)
+        if missing is not None and missing["column"] in self._withheld:
+            column = missing["column"]
+            return Refused(
+                f"no SELECT on column {column!r} of table {self._withheld[column]!r}; a role in the policy file grants it"
+            )
+        return type(plain)(self._root.store.words(message + relation_advice(message)))
+
+
+def _short(exc: Exception) -> Exception:
+    """Return an exception whose message is no longer than is read."""
+    message = str(exc)
+    return exc if len(message) <= _LONGEST else RuntimeError(without_middle(message, _LONGEST))
+
 
 T = TypeVar("T")
 

@@ -13,13 +13,18 @@ from datafusion.expr import Join
 from lance_flight.engine.plans.nodes import Node
 from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt
 from lance_flight.engine.query.optimising.runner import shape_batches
-from lance_flight.engine.query.partition_wise import join_order, key_pruning, scalar_subqueries, statistics
+from lance_flight.engine.query.partition_wise import join_order, key_pruning
 from lance_flight.engine.query.partition_wise.aggregates import concerns_partitions
-from lance_flight.engine.query.partition_wise.copartitioning import WORTH, CopartitioningAnalysis
+from lance_flight.engine.query.partition_wise.copartitioning import (
+    WORTH,
+    Chooser,
+    CopartitioningAnalysis,
+    GroupedPart,
+    Part,
+)
+from lance_flight.engine.query.partition_wise.join_order import RowCounts
+from lance_flight.engine.query.partition_wise.key_pruning import MOST_KEYS
 from lance_flight.engine.query.partition_wise.lanes import admission
-from lance_flight.engine.query.partition_wise.parts import Chooser, GroupedPart, Part
-from lance_flight.engine.query.partition_wise.statistics import RowCounts
-from lance_flight.engine.query.planning.few_keys import MOST_KEYS
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
 from lance_flight.engine.query.tables.provider import JoinedKeys
@@ -116,7 +121,7 @@ def _divide(session: QuerySession, frame: DataFrame, shape: _Shape, *, ask_keys:
     pruned: tuple[str, ...] = ()
     if session.execution.dynamic_pruning:
         pruned = _prune_by_keys(session, frame, root, counts, ask_keys=ask_keys)
-    swapped = statistics.small_first(session, root, counts)
+    swapped = join_order.small_first(session, root, counts)
     if swapped is not None:
         frame, root = swapped, Node.of(session.optimiser.optimise(swapped))
     if not concerns:
@@ -188,20 +193,20 @@ def _prune_by_subqueries(
     session: QuerySession, frame: DataFrame, root: Node, *, ask: bool
 ) -> tuple[tuple[str, ...], DataFrame | None]:
     """Read the scalar subqueries that prune; return what that did, and the query with their values."""
-    filters = scalar_subqueries.find_scalar_subqueries(session, root)
+    filters = key_pruning.find_scalar_subqueries(session, root)
     if not filters:
         return (), None
     shown = {
-        node: f"{scalar_subqueries.describe(node)} of {scalar_subqueries.table_of(session, node)}" for node in filters
+        node: f"{key_pruning.describe_subquery(node)} of {key_pruning.table_of(session, node)}" for node in filters
     }
     if not ask:
         return tuple(f"{text}, when it is run" for text in shown.values()), None
-    planned = scalar_subqueries.with_values(session, root, filters)
+    planned = key_pruning.with_values(session, root, filters)
     session.prepare(planned)
     prunings = session.prune(planned)
     notes = []
     for node, text in shown.items():
-        left = prunings.get(scalar_subqueries.table_of(session, node), ())
+        left = prunings.get(key_pruning.table_of(session, node), ())
         scanned = sum(pruning.scanned for pruning in left), sum(pruning.total for pruning in left)
         notes.append(f"{text}: {scanned[0]} of {scanned[1]} partitions are left")
     return tuple(notes), planned

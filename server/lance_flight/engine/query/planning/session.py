@@ -1,10 +1,13 @@
-"""DataFusion sessions of statements, each over one snapshot of every table that the statement names."""
+"""DataFusion sessions of statements, each over one snapshot of every table that the statement names.
+
+Custom partition expressions are evaluated here as well, outside of DataFusion's planning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -21,33 +24,62 @@ from lance_flight.engine.compat.literals import row_edits
 from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA, InformationSchema
-from lance_flight.engine.query.names.named_tables import NamedTables, TableCatalog
+from lance_flight.engine.query.names.named_tables import TABLE_CHANGES, NamedTables, TableCatalog, TableChanges
 from lance_flight.engine.query.names.statement_context import StatementContext
-from lance_flight.engine.query.names.table_changes import TABLE_CHANGES, TableChanges
-from lance_flight.engine.query.optimising.optimiser import Optimiser
-from lance_flight.engine.query.optimising.query_errors import QueryErrors
+from lance_flight.engine.query.optimising.optimiser import Optimiser, QueryErrors
 from lance_flight.engine.query.optimising.runner import QueryRunner, shape_batches
-from lance_flight.engine.query.planning.frame_planner import FramePlanner
+from lance_flight.engine.query.planning.frame_planner import FramePlanner, PlannedViews
 from lance_flight.engine.query.planning.parameter_types import wanted_types
-from lance_flight.engine.query.planning.planned_views import PlannedViews
-from lance_flight.engine.query.policies.restrictions import stored_name
+from lance_flight.engine.query.policies.access import stored_name
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
 from lance_flight.engine.query.tables.computed_tables import ComputedTable
-from lance_flight.engine.query.tables.evaluations import Evaluations
 from lance_flight.engine.query.tables.provider import JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.references import CATALOG, Point, quote_parts
 from lance_flight.engine.sql.tokens import edit_text
-from lance_flight.engine.translation.evaluation import register_constants, register_moment
+from lance_flight.engine.translation.evaluation import evaluate, register_constants, register_moment
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import LanceFlightError, NotFound
 from lance_flight.model.long_texts import STATEMENTS
+from lance_flight.planning.enumeration import Unresolved
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 from lance_flight.shares import ANONYMOUS
+
+
+@dataclass(slots=True)
+class Evaluations:
+    """Values of custom expressions: computed between two rounds of planning, never inside one (decision 25).
+
+    A value that cannot be computed is an error for the caller: it prunes nothing, and the query runs.
+    """
+
+    known: dict[Any, pa.Array | LanceFlightError] = field(default_factory=dict)
+    wanted: dict[Any, tuple[str, Sequence[pa.Array], pa.DataType]] = field(default_factory=dict)
+
+    def __call__(self, expression: str, columns: Sequence[pa.Array], result_type: pa.DataType) -> pa.Array:
+        key = expression, str(result_type), tuple((str(c.type), tuple(map(str, c.to_pylist()))) for c in columns)
+        if key not in self.known:
+            self.wanted[key] = expression, columns, result_type
+            raise Unresolved(f"{expression!r} is computed before the next round of planning")
+        known = self.known[key]
+        if isinstance(known, LanceFlightError):
+            raise known
+        return known
+
+    def compute(self) -> bool:
+        """Compute the requested values; return whether there were any."""
+        wanted, self.wanted = self.wanted, {}
+        for key, (expression, columns, result_type) in wanted.items():
+            try:
+                self.known[key] = evaluate(expression, columns, result_type)
+            except LanceFlightError as exc:
+                self.known[key] = exc
+        return bool(wanted)
+
 
 T = TypeVar("T")
 

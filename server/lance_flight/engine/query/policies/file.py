@@ -33,8 +33,15 @@ from typing import Any, Self
 from lance_flight import audit
 from lance_flight.audit import AuditEvent, Decision, EventKind
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.policies.access import OF_ROWS, Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.policies.restrictions import Condition, GrantedColumn
+from lance_flight.engine.query.policies.access import (
+    OF_ROWS,
+    Access,
+    Condition,
+    Grant,
+    GrantedColumn,
+    GrantedTables,
+    Privilege,
+)
 from lance_flight.engine.runtime.quotas import Allowance, Quota, Resource
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.translation.evaluation import unsteady

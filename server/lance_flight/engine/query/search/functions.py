@@ -32,7 +32,7 @@ from lance_flight.engine.query.search.arguments import (
     SearchCall,
     calls,
 )
-from lance_flight.engine.query.search.running import SearchRun, advice, result_of
+from lance_flight.engine.query.search.running import SearchRun, advice, result_of, target
 from lance_flight.engine.query.search.search_target import (
     SEARCHES,
     Planner,
@@ -41,7 +41,6 @@ from lance_flight.engine.query.search.search_target import (
     SearchTarget,
     check_free,
 )
-from lance_flight.engine.query.search.targets import target
 from lance_flight.engine.query.search.vectors import After, nearest, query_vectors
 from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts
 from lance_flight.engine.sql.tokens import edit_text

@@ -44,9 +44,8 @@ from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, rebuilt, select_columns
 from lance_flight.engine.query.search.arguments import MOST_ROWS
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Wanted, conjuncts, number_of, range_of
-from lance_flight.engine.query.search.running import SearchRun, advice
+from lance_flight.engine.query.search.running import SearchRun, advice, target_of_rows
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTable, SearchTarget
-from lance_flight.engine.query.search.targets import target_of_rows
 from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector
 from lance_flight.engine.query.tables.provider import Provider, ScanLog
 from lance_flight.engine.query.tables.table_view import TableView
