@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.sql.growth import growth_of
+from lance_flight.engine.sql.bounds import growth_of
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.translation.evaluation import compute, computed_type, plain_message, session_config
 from lance_flight.engine.translation.rewriting import for_datafusion

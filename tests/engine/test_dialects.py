@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.dialects import escapes
+from lance_flight.engine.dialects import spellings
 from lance_flight.flight.metadata import sql_info
 
 from tests.engine.database import Client, Database
@@ -87,7 +87,7 @@ def test_every_function_that_is_listed_is_known(database: Database) -> None:
         sql_info.SYSTEM_FUNCTIONS,
         sql_info.DATETIME_FUNCTIONS,
     ):
-        of_odbc = [word for word in words if word.upper() in escapes._FUNCTIONS]
+        of_odbc = [word for word in words if word.upper() in spellings._FUNCTIONS]
         assert [
             word for word in of_odbc if f"{{FN {word.upper()}(" not in tried and not word.startswith("current")
         ] == []

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from lance_flight.engine.compat.interval_products import interval_edits
-from lance_flight.engine.compat.memberships import selected_edits
-from lance_flight.engine.compat.row_values import row_value_edits
+from lance_flight.engine.compat.checked_arithmetic import interval_edits
+from lance_flight.engine.compat.memberships import row_value_edits, selected_edits
 from lance_flight.engine.dialects.lateral_unnest import unnest_edits
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import LanceFlightError

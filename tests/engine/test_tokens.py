@@ -13,8 +13,7 @@ from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.translation.evaluation import check_condition, evaluate, session_config
 from lance_flight.engine.translation.parameters import parameter_count
-from lance_flight.engine.translation.positions import with_sent_position
-from lance_flight.engine.translation.rewriting import for_datafusion
+from lance_flight.engine.translation.rewriting import for_datafusion, with_sent_position
 from lance_flight.errors import SqlError
 
 # A text, how many parameters it has, and its value when each of them is 'P'.

@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 import pyarrow as pa
 
 from lance_flight.engine.compat.checked_arithmetic import EXACT, Factors, calls_of
-from lance_flight.engine.compat.float_signs import DOUBLE, REAL, UNSIGNED_NAN
+from lance_flight.engine.compat.wrong_comparisons import DOUBLE, REAL, UNSIGNED_NAN
 from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.sql.clause_words import QUERIES
@@ -342,7 +342,7 @@ def _comparisons(reader: _Reader) -> Iterator[list[Span]]:
 def _groups_of_bits(reader: _Reader) -> Iterator[list[Span]]:
     """Yield the operands that DataFusion compares by their bits, but for columns by themselves and lists of literals of a column.
 
-    These are known to be columns of tables, or not (`engine.compat.float_signs`), where no query is within another one.
+    These are known to be columns of tables, or not (`engine.compat.wrong_comparisons`), where no query is within another one.
     """
     is_nested = sum(token.word == "SELECT" for token in reader.tokens) > 1
     for at, token in enumerate(reader.tokens):

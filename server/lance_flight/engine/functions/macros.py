@@ -2,7 +2,7 @@
 
 `year(ts)` becomes `date_part('year', ts)`, so that it prunes, is typed and is bounded as that is. Arguments are put in brackets where
 they are not an argument again. What follows a call of an aggregate (FILTER, OVER), and DISTINCT and ORDER BY within it, go to the
-aggregates of the body. `engine.sql.column_names` has named the select items before.
+aggregates of the body. `engine.sql.select_lists` has named the select items before.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.relation_places import relation_places
+from lance_flight.engine.sql.references import relation_places, text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 

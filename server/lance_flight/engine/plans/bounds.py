@@ -80,7 +80,7 @@ def check_plan(plan: LogicalPlan) -> bool:
 def check_sent_plan(plan: LogicalPlan) -> int:
     """Refuse a plan of a client's whose functions have no guards where they need one; return how often it writes a value side by side.
 
-    The text of SQL is given guards, and says how far its literals grow (`engine.sql.growth`); a plan has no text.
+    The text of SQL is given guards, and says how far its literals grow (`engine.sql.bounds`); a plan has no text.
     """
     read = _SentPlanReader()
     sizes = read.sizes(with_joined_subqueries(plan))

@@ -30,7 +30,6 @@ from lance_flight.engine.compat.casts import (
     with_value_texts,
 )
 from lance_flight.engine.compat.checked_arithmetic import BEYOND, ROUNDED, has_arithmetic
-from lance_flight.engine.compat.float_signs import may_compare_bits
 from lance_flight.engine.compat.operand_types import (
     MOST_OPERANDS,
     OPERAND,
@@ -53,15 +52,16 @@ from lance_flight.engine.compat.operand_types import (
     with_timestamps,
     with_wide_sums,
 )
+from lance_flight.engine.compat.wrong_comparisons import may_compare_bits
 from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
+from lance_flight.engine.plans.arithmetic import may_overflow
 from lance_flight.engine.plans.bounds import with_coercions, with_joined_subqueries
 from lance_flight.engine.plans.decimal_numbers import (
     are_doubles_decimals,
     has_decimals_and_doubles,
     with_decimal_numbers,
 )
-from lance_flight.engine.plans.integer_arithmetic import may_overflow
 from lance_flight.engine.translation.typed_calls import TypedCalls
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 

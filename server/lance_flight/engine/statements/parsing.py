@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from lance_flight.engine.dialects.clauses import without_into, without_table_queries
-from lance_flight.engine.dialects.escapes import without_escapes
+from lance_flight.engine.dialects.spellings import without_escapes
 from lance_flight.engine.functions import foreign_functions
 from lance_flight.engine.functions.foreign_functions import instead_of, instead_of_clause
 from lance_flight.engine.sql import references

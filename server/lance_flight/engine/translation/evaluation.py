@@ -19,8 +19,7 @@ from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import STRINGS
 from lance_flight.engine.translation.plan_messages import plain_message
-from lance_flight.engine.translation.positions import translate_positions, with_sent_position
-from lance_flight.engine.translation.rewriting import for_datafusion
+from lance_flight.engine.translation.rewriting import for_datafusion, translate_positions, with_sent_position
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls
 from lance_flight.errors import SpecError, SqlError
 from lance_flight.model.arrow_types import is_string

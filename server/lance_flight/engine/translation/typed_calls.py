@@ -29,9 +29,9 @@ from lance_flight.engine.compat.checked_arithmetic import (
     without_check,
     without_checks,
 )
-from lance_flight.engine.compat.float_signs import without_unsigned
 from lance_flight.engine.compat.operand_types import OPERAND, Scopes
 from lance_flight.engine.compat.sort_keys import written_once
+from lance_flight.engine.compat.wrong_comparisons import without_unsigned
 from lance_flight.engine.dialects.spellings import SHOWN_LAMBDA
 from lance_flight.engine.functions.bounded_functions import (
     LISTS,

@@ -17,8 +17,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import Token, edit_text, tokenize
 from lance_flight.engine.translation.evaluation import check_expression, inner_context, result_type
 from lance_flight.engine.translation.plan_messages import plain_message
-from lance_flight.engine.translation.positions import with_sent_position
-from lance_flight.engine.translation.rewriting import closing, items_within, sql_type, types_within
+from lance_flight.engine.translation.rewriting import closing, items_within, sql_type, types_within, with_sent_position
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import LanceFlightError, NotFound, SchemaError, SpecError, SqlError

@@ -39,9 +39,9 @@ from lance_flight.engine.query.optimising.optimiser import Optimiser
 from lance_flight.engine.query.optimising.plan_rebuilding import can_be_joined, join_frames, rebuilt
 from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.runtime.streams import cancellable
+from lance_flight.engine.sql.bounds import Growth
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.growth import Growth
 from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, fold_name, tokenize
 from lance_flight.errors import QueryFailed, SqlError, Unsupported
 

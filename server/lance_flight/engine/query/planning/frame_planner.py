@@ -23,24 +23,34 @@ from datafusion.catalog import Table as DataFusionTable
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
-from lance_flight.engine.compat.float_signs import compares_bits, may_compare_bits, without_signed_zeros
-from lance_flight.engine.compat.folded_comparisons import with_hidden_calls
-from lance_flight.engine.compat.joined_names import MOST_NAMES, MOST_RELATIONS, with_joined_name, with_named_relations
 from lance_flight.engine.compat.literals import has_moments, with_readable_moment
-from lance_flight.engine.compat.marked_conditions import SIDES, with_marked_conditions
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.compat.recursive_queries import check_recursive_queries, with_bounded_steps
-from lance_flight.engine.dialects.named_columns import with_fields, with_named_columns
-from lance_flight.engine.dialects.reused_aliases import MOST_REUSED, with_reused_alias
+from lance_flight.engine.compat.subqueries import SIDES, with_marked_conditions
+from lance_flight.engine.compat.wrong_comparisons import (
+    compares_bits,
+    may_compare_bits,
+    with_hidden_calls,
+    without_signed_zeros,
+)
+from lance_flight.engine.dialects.query_names import (
+    MOST_NAMES,
+    MOST_RELATIONS,
+    MOST_REUSED,
+    with_fields,
+    with_joined_name,
+    with_named_columns,
+    with_named_relations,
+    with_reused_alias,
+)
 from lance_flight.engine.dialects.spellings import LAMBDA
+from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow
 from lance_flight.engine.plans.bounds import (
     SKETCH,
     check_plan,
     check_sent_plan,
     with_joined_subqueries,
 )
-from lance_flight.engine.plans.date_arithmetic import check_moments, may_misread_moments
-from lance_flight.engine.plans.integer_arithmetic import may_overflow
 from lance_flight.engine.plans.joins import (
     has_constant_not_in,
     has_correlated_not_in,
@@ -60,14 +70,18 @@ from lance_flight.engine.query.policies.access import MaskedTable
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, Planner
 from lance_flight.engine.query.tables.provider import Run
-from lance_flight.engine.sql.growth import Growth
+from lance_flight.engine.sql.bounds import Growth
 from lance_flight.engine.sql.references import Reference, quote_parts
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns
 from lance_flight.engine.translation.parameters import bound_values, parameter_count, with_listed_values
 from lance_flight.engine.translation.plan_messages import is_about_keys
-from lance_flight.engine.translation.positions import translate_positions
-from lance_flight.engine.translation.rewriting import datafusion_text, number_parameters, with_column_names
+from lance_flight.engine.translation.rewriting import (
+    datafusion_text,
+    number_parameters,
+    translate_positions,
+    with_column_names,
+)
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY, TypedCalls, refuses_call, shown_name
 from lance_flight.errors import Conflict, LanceFlightError, LimitExceeded, NotFound, Refused, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_number

@@ -1,25 +1,37 @@
-"""Columns that a SELECT list names by a pattern or a star: `COLUMNS(…)`, `* RENAME`, `* LIKE`, `struct.*`, `* EXCLUDE`, `* REPLACE`.
+"""Names of a query that DataFusion does not know where they stand, written out: of many columns, of windows, items and joined columns.
 
+**Many columns** are named by a pattern or a star: `COLUMNS(…)`, `* RENAME`, `* LIKE`, `struct.*`, `* EXCLUDE`, `* REPLACE`.
 Only a plan of their FROM tells which columns the first four stand for: `columns_of` plans `SELECT * FROM …` for each SELECT list, once
 what it reads has none of them.
 
 DataFusion 55 plans EXCLUDE, EXCEPT and REPLACE itself, with the names as they are written. It drops what REPLACE says of a column that is
 not there, or that EXCLUDE leaves out, and keeps the last of two for one column: these are folded and looked up here.
+
+**Windows** of a WINDOW clause: DataFusion 55 takes `OVER w` in SELECT lists alone, and no `OVER (w …)`.
+
+**Items** of a SELECT list that are named elsewhere in their query, as in `SELECT a + 1 AS b, b * 2`: DataFusion knows only columns there.
+
+**Joined columns** in WHERE and ON without a table: DataFusion 55 takes such a name for an ambiguous one.
+A column of USING, or one that a NATURAL JOIN finds on both sides, is one column of the join. DataFusion knows that in SELECT lists, in
+GROUP BY and in ORDER BY alone. Elsewhere the name of a table is written before it, whose column the join keeps: RIGHT and FULL JOIN
+are not offered with USING. Unnecessary with a release of DataFusion that looks names up in conditions as it does in SELECT lists.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.bounds import queries_before
-from lance_flight.engine.sql.clause_words import AFTER_FROM, SET_OPERATORS
-from lance_flight.engine.sql.references import quote_parts, text_literal
-from lance_flight.engine.sql.select_lists import items
+from lance_flight.engine.sql.clause_words import AFTER_FROM, QUERIES, SET_OPERATORS, WINDOW_WORDS
+from lance_flight.engine.sql.references import is_alias, quote_parts, relation_places, text_literal
+from lance_flight.engine.sql.select_lists import is_without_alias, items, own_places
 from lance_flight.engine.sql.tokens import (
     Edit,
     Kind,
@@ -291,3 +303,240 @@ class _Wildcard(TokenPlaces):
 def _folded_name(token: Token) -> Iterator[Edit]:
     if token.text != fold_name(token):
         yield token.start, token.stop, quote_parts(fold_name(token))
+
+
+_MOST_WITHIN = 20
+"""Most windows that are named within one another."""
+
+
+def named_window_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that write the windows of WINDOW clauses where they are named.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text, tokenize
+    >>> text = "SELECT sum(a) OVER w, max(a) OVER (v ROWS 1 PRECEDING) FROM t WINDOW w AS (PARTITION BY b), v AS (w ORDER BY c)"
+    >>> edit_text(text, named_window_edits(text, tokenize(text)))
+    'SELECT sum(a) OVER (PARTITION BY b), max(a) OVER (PARTITION BY b ORDER BY c ROWS 1 PRECEDING) FROM t '
+    """
+    return list(_WindowReader(text, tokens).edits()) if any(token.word == "WINDOW" for token in tokens) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """WINDOW clause: the bracket around its query, its first and last token, and the brackets of each window."""
+
+    scope: int
+    first: int
+    last: int
+    windows: Mapping[str, int]
+
+
+class _WindowReader(TextPlaces):
+    def edits(self) -> Iterator[Edit]:
+        """Yield the edits of the whole text."""
+        clauses: list[_Clause] = []
+        named: list[tuple[int, list[int]]] = []
+        opened = [-1]
+        for at, token in enumerate(self.tokens):
+            if at in self._closing:
+                opened.append(at)
+            elif at == self._closing.get(opened[-1]):
+                opened.pop()
+            elif token.word == "WINDOW" and not self.is_name(at) and self._begins_window(at + 1):
+                clauses.append(self._read_clause(at, opened[-1]))
+            elif token.word == "OVER" and self._names_window(at + 1 + self.is_sign(at + 1, "(")):
+                named.append((at, opened[::-1]))
+        for clause in clauses:
+            yield self.tokens[clause.first].start, self.tokens[clause.last].stop, ""
+        for at, scopes in named:
+            yield from self._over(at, scopes, clauses)
+
+    def _begins_window(self, at: int) -> bool:
+        return self.kind(at) in _NAMES and self.word_at(at + 1) == "AS" and self.is_sign(at + 2, "(")
+
+    def _names_window(self, at: int) -> bool:
+        return self.kind(at) in _NAMES and self.word_at(at) not in WINDOW_WORDS
+
+    def _read_clause(self, first: int, scope: int) -> _Clause:
+        windows, at = {}, first + 1
+        while True:
+            opened = at + 2
+            windows[fold_name(self.tokens[at])] = opened
+            last = self._closing.get(opened, opened)
+            if not (self.is_sign(last + 1, ",") and self._begins_window(last + 2)):
+                return _Clause(scope, first, last, windows)
+            at = last + 2
+
+    def _over(self, at: int, scopes: Sequence[int], clauses: Sequence[_Clause]) -> Iterator[Edit]:
+        """Yield the edit of one OVER: its window is of the next clause of its query, or of a query around it."""
+        place = at + 1 + self.is_sign(at + 1, "(")
+        name = fold_name(self.tokens[place])
+        known = [clause for scope in scopes for clause in clauses if clause.scope == scope and name in clause.windows]
+        if not known:
+            return  # which DataFusion says
+        clause = next((clause for clause in known if clause.scope == known[0].scope and clause.first > at), known[0])
+        inside = self._window(clause, name, 0)
+        token = self.tokens[place]
+        yield token.start, token.stop, inside if place > at + 1 else f"({inside})"
+
+    def _window(self, clause: _Clause, name: str, within: int) -> str:
+        opened = clause.windows[name]
+        start, stop = self.tokens[opened].stop, self.tokens[self._closing[opened]].start
+        base = fold_name(self.tokens[opened + 1])
+        if not (self._names_window(opened + 1) and base in clause.windows):
+            return self._text[start:stop]
+        if within == _MOST_WITHIN:
+            raise SqlError(f"the window {name!r} names windows that name it, or more than {_MOST_WITHIN} others")
+        return self._window(clause, base, within + 1) + self._text[self.tokens[opened + 1].stop : stop]
+
+
+MOST_REUSED = 32
+"""Names of a query that are replaced one after another."""
+LONGEST_BY_NAME = 30_000
+"""Characters of a query that names are replaced in, and that it has afterwards: names of names double it each time."""
+_UNKNOWN = re.compile(r"No field named (?P<name>\"(?:[^\"]|\"\")+\"|\w+)\.")
+
+
+def with_reused_alias(text: str, refusal: str) -> str | None:
+    """Put the expression of a select item where its query names it, for a name that DataFusion does not know; None where it can't.
+
+    >>> with_reused_alias("SELECT a + 1 AS b, b * 2 FROM t WHERE b > 3", "No field named b. Valid fields are t.a.")
+    'SELECT a + 1 AS b, (a + 1) * 2 FROM t WHERE (a + 1) > 3'
+    """
+    match = _UNKNOWN.search(refusal)
+    if match is None or len(text) > LONGEST_BY_NAME:
+        return None
+    name, tokens = fold_name(tokenize(match["name"])[0]), tokenize(text)
+    closing = closing_places(tokens)
+    for start in (place + 1 for place, token in enumerate(tokens) if token.word == "SELECT"):
+        edits = list(_edits(text, tokens, closing, start, name))
+        if edits:
+            reused = edit_text(text, edits)
+            return reused if len(reused) <= LONGEST_BY_NAME else None
+    return None
+
+
+def _edits(text: str, tokens: Sequence[Token], closing: Mapping[int, int], start: int, name: str) -> Iterator[Edit]:
+    """Yield the edits of the query whose select list begins at `start`."""
+    listed = [item for item in items(tokens, start) if item and not is_without_alias(item)]
+    called = next(
+        (item for item in listed if len(item) > 1 and item[-1].kind in _NAMES and fold_name(item[-1]) == name), None
+    )
+    if called is None:
+        return
+    value = called[: -2 if called[-2].word == "AS" else -1]
+    expression = text[value[0].start : value[-1].stop]
+    is_own = any(token.kind in _NAMES and fold_name(token) == name for token in value)
+    if is_own or next(calls_of(expression, mutable_functions()), None) is not None:
+        return
+    aliases = {item[-1].start for item in listed}
+    for token in (tokens[at] for at in own_places(tokens, closing, start) if _is_column(tokens, at, name)):
+        if token.start > called[-1].start and token.start not in aliases:
+            yield token.start, token.stop, f"({expression})"
+
+
+def _is_column(tokens: Sequence[Token], place: int, name: str) -> bool:
+    """Return whether a token is this name, and no part of a longer one, no function and no alias of a table."""
+    token, before = tokens[place], tokens[place - 1]
+    after = tokens[place + 1] if place + 1 < len(tokens) else None
+    is_part = before.is_sign(".") or before.word in {"AS", "FROM", "JOIN"}
+    is_followed = after is not None and (after.is_sign("(") or after.is_sign("."))
+    return token.kind in _NAMES and fold_name(token) == name and not is_part and not is_followed
+
+
+MOST_RELATIONS = 4
+"""First tables of a FROM that are tried before a name."""
+MOST_NAMES = 8
+"""Names of a query that are written with a table, one after another."""
+_AMBIGUOUS = re.compile(r"Ambiguous reference to unqualified field (?P<name>\"(?:[^\"]|\"\")+\"|\w+)")
+_CONDITIONS = frozenset(["WHERE", "ON"])
+_CLAUSES = _CONDITIONS | {"SELECT", "FROM", "JOIN", "USING", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT"}
+
+
+def with_joined_name(text: str, refusal: str, place: int) -> str | None:
+    """Write a table before the name that a refusal calls ambiguous, where tables are joined by it; None where none are.
+
+    `place` is that of the table in its FROM.
+
+    >>> with_joined_name("SELECT k FROM a JOIN b USING (k) WHERE k = 1", "Ambiguous reference to unqualified field k", 0)
+    'SELECT k FROM a JOIN b USING (k) WHERE "a".k = 1'
+    """
+    match = _AMBIGUOUS.search(refusal)
+    if match is None or len(text) > LONGEST_BY_NAME:
+        return None
+    name, reader = fold_name(tokenize(match["name"])[0]), _JoinedNameReader(tokenize(text))
+    edits = []
+    for at, token in enumerate(reader.tokens):
+        if token.word == "SELECT" and not reader.is_name(at):
+            select = reader.read(at, name)
+            if select.is_joined_by_name and place < len(select.relations):
+                table = f"{quote_parts(select.relations[place])}."
+                edits += [(named.start, named.start, table) for named in select.named]
+    return edit_text(text, sorted(edits)) if edits else None
+
+
+def with_named_relations(text: str, refusal: str) -> str | None:
+    """Write a name behind each query in FROM that has none, where a refusal tells of two columns of one table; None where none is added.
+
+    DataFusion calls the columns of such a query by the tables in it.
+
+    >>> with_named_relations("SELECT * FROM t, (SELECT a FROM t)", "t stands twice in FROM; name each of them")
+    'SELECT * FROM t, (SELECT a FROM t) AS "query 1"'
+    """
+    if "stands twice in FROM" not in refusal or len(text) > LONGEST_BY_NAME:
+        return None
+    tokens = tokenize(text)
+    places, closing = TokenPlaces(tokens), closing_places(tokens)
+    ends = [closing.get(at + 1) for at in sorted(relation_places(places)) if places.first_word(at + 1) in QUERIES]
+    unnamed = [end for end in ends if end is not None and not (end + 1 < len(tokens) and (is_alias(tokens[end + 1])))]
+    edits = [(tokens[end].stop, tokens[end].stop, f' AS "query {n}"') for n, end in enumerate(unnamed, 1)]
+    return edit_text(text, edits) if edits else None
+
+
+@dataclass(slots=True)
+class _Select:
+    """Tables of a SELECT by their aliases, whether it joins by a name, and where its conditions have that without a table."""
+
+    relations: list[str] = field(default_factory=list)
+    is_joined_by_name: bool = False
+    named: list[Token] = field(default_factory=list)
+
+
+class _JoinedNameReader(TokenPlaces):
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens)
+        self._closing = closing_places(tokens)
+
+    def read(self, select: int, name: str) -> _Select:
+        """Read the SELECT that begins at a place, without the queries in it."""
+        read, clause, is_natural = _Select(), "SELECT", False
+        for at in own_places(self.tokens, self._closing, select + 1):
+            word = "" if self.is_name(at) else self.word_at(at)
+            if word in _CLAUSES and not self.is_comparison(at):
+                clause = word
+                is_natural |= word == "JOIN" and "NATURAL" in {self.word_at(at - 1), self.word_at(at - 2)}
+                if word in {"FROM", "JOIN"}:
+                    read.relations.append(self._alias(at + 1))
+            elif clause == "FROM" and self.is_sign(at, ","):
+                read.relations.append(self._alias(at + 1))
+            elif self.kind(at) in _NAMES and fold_name(self.tokens[at]) == name and self._is_alone(at):
+                read.is_joined_by_name |= clause == "USING"
+                read.named += [self.tokens[at]] if clause in _CONDITIONS else []
+        read.is_joined_by_name |= is_natural and len(read.relations) == len(("left", "right"))
+        return read
+
+    def _alias(self, at: int) -> str:
+        """Return the name by which a relation is called whose tokens begin at a place; an empty text where it has none."""
+        last = at
+        if self.is_sign(at, "("):
+            at = self._closing.get(at, at)
+        else:
+            while self.is_sign(at + 1, "."):
+                at += 2
+            last, at = at, self._closing.get(at + 1, at)
+        following = at + 1 + (self.word_at(at + 1) == "AS")
+        if following < len(self.tokens) and is_alias(self.tokens[following]):
+            return fold_name(self.tokens[following])
+        return fold_name(self.tokens[last]) if self.kind(last) in _NAMES else ""
+
+    def _is_alone(self, at: int) -> bool:
+        return not (self.is_sign(at - 1, ".") or self.is_sign(at + 1, ".") or self.is_sign(at + 1, "("))
