@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lance_flight import config, config_sources
-from lance_flight.engine.runtime.quotas import NO_LIMITS
+from lance_flight.engine.runtime.admission import NO_LIMITS
 from lance_flight.errors import InvalidInput
 from lance_flight.serving.service import limits_of
 from lance_flight_client import cli

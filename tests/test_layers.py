@@ -206,7 +206,6 @@ STORAGE = (
 # The packages of the engine, in the same way: a statement runs within them from its text to its changes.
 ENGINE = (
     "lance_flight.engine.runtime",
-    "lance_flight.engine.maintenance",
     "lance_flight.engine.sql",
     "lance_flight.engine.functions",
     "lance_flight.engine.dialects",

@@ -23,8 +23,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan, Task
 from lance_flight.engine.query.policies.access import UNLIMITED, Access
+from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError

@@ -19,10 +19,16 @@ from lance_flight.catalog.maintenance.vacuum import Removed, SweepTotals, Vacuum
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.maintenance import maintainer
-from lance_flight.engine.maintenance.choosing import RETRY_SECONDS, Work, WorkChooser, WorkKind
-from lance_flight.engine.maintenance.maintainer import Maintainer, MaintenanceThread
 from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.runtime import maintainer
+from lance_flight.engine.runtime.maintainer import (
+    RETRY_SECONDS,
+    Maintainer,
+    MaintenanceThread,
+    Work,
+    WorkChooser,
+    WorkKind,
+)
 from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext, udf
+from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.streams import STREAM_BYTES, HeldBytes, OpenStreams, cancellable
 from lance_flight.errors import Cancelled, LimitExceeded
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from lance_flight.engine.query.policies.file import Policies, PolicyFile
-from lance_flight.engine.runtime import quotas as counting
+from lance_flight.engine.runtime import admission as counting
+from lance_flight.engine.runtime.admission import HOUR, Allowance, Limits, Quota, QuotaBook, Resource
 from lance_flight.engine.runtime.memory import Memory, Pool
-from lance_flight.engine.runtime.quotas import HOUR, Allowance, Limits, Quota, QuotaBook, Resource
 from lance_flight.errors import InvalidInput, QuotaExceeded
 
 MINUTE = 60.0

@@ -15,7 +15,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.runtime.quotas import Limits
+from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import answering
 from lance_flight.engine.statements.maintenance import OperationStatement

@@ -22,8 +22,8 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.runtime import statement_registry
+from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.statement_registry import StatementRegistry
 from lance_flight.engine.runtime.streams import cancellable

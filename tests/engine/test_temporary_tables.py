@@ -16,8 +16,8 @@ from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.quotas import Limits
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported
 

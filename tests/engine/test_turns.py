@@ -6,9 +6,8 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
+from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot, Quota, Resource
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.quotas import Quota, Resource
 from lance_flight.errors import Cancelled, LimitExceeded, QuotaExceeded
 
 

@@ -34,16 +34,13 @@ from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
-from lance_flight.engine.runtime.admission import AdmissionSlot
+from lance_flight.engine.runtime.admission import NO_LIMITS, AdmissionSlot, Limits
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
-from lance_flight.engine.runtime.peers import NO_PEERS, Peers
-from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
-from lance_flight.engine.runtime.receiving import Receiver
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind, StatementWatch
 from lance_flight.engine.runtime.session_registry import SessionRegistry
-from lance_flight.engine.runtime.statement_registry import StatementRegistry
+from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
@@ -69,7 +66,7 @@ from lance_flight.engine.statements.kinds import (
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.translation.parameters import check_parameters
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, SharedPart
+from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, Receiver, SharedPart
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.long_texts import STATEMENTS, going_on
 from lance_flight.model.pins import BranchVersion

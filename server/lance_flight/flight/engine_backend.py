@@ -27,8 +27,8 @@ from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan, Task
 from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.policies.file import PolicyFile
+from lance_flight.engine.runtime.admission import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.client_sessions import Session
-from lance_flight.engine.runtime.quotas import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.statements import sessions

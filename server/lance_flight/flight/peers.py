@@ -157,7 +157,7 @@ class Neighbours:
 
 @dataclass(slots=True, kw_only=True)
 class FlightPeers:
-    """The other servers over a root (`engine.runtime.peers.Peers`), which are called with the certificate of this one, and told by its authority.
+    """The other servers over a root (`engine.runtime.statement_registry.Peers`), which are called with the certificate of this one, and told by its authority.
 
     `addresses` are those of other machines, and may be replaced; a certificate is replaced by `renew`. An answer has `seconds` to come.
     """

@@ -32,9 +32,9 @@ from lance_flight.catalog.storage.staging_area import settle_abandoned
 from lance_flight.catalog.storage.store import Caches, Store, caches
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig, settings
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.maintenance.maintainer import Maintainer
 from lance_flight.engine.query.policies.file import PolicyFile
-from lance_flight.engine.runtime.quotas import Limits
+from lance_flight.engine.runtime.admission import Limits
+from lance_flight.engine.runtime.maintainer import Maintainer
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import warn_if_open
 from lance_flight.flight.engine_backend import EngineBackend

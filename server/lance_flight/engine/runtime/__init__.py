@@ -1,1 +1,1 @@
-"""Execution environment of statements: client sessions, transactions, admission, limits and cancellation, independent of SQL."""
+"""Execution environment of statements: client sessions, transactions, admission, limits, cancellation and maintenance, independent of SQL."""

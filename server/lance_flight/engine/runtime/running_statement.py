@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.audit import Subject
-from lance_flight.engine.runtime.admission import AdmissionSlot
+from lance_flight.engine.runtime.admission import NO_QUOTAS, UNMETERED, AdmissionSlot, Allowance, ByteMeter
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.quotas import NO_QUOTAS, UNMETERED, Allowance, ByteMeter
 from lance_flight.engine.runtime.streams import HeldBytes
 from lance_flight.errors import Cancelled, StatementTimeout
 from lance_flight.shares import holder_of

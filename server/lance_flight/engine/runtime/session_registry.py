@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from lance_flight.catalog.bulk.shared_ingests import SharedIngests
 from lance_flight.catalog.roots.directory import Root, TemporaryTables
+from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.client_sessions import (
     KeptSessions,
     KnownSession,
@@ -20,7 +21,6 @@ from lance_flight.engine.runtime.client_sessions import (
     Session,
     new_session_id,
 )
-from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, InvalidInput, InvalidTransactionState, LimitExceeded, NotFound, Refused
 from lance_flight.lru_cache import LruCache

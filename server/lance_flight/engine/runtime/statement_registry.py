@@ -1,4 +1,4 @@
-"""Registry of running statements, with their issuers, states and progress, cancellation and timeouts.
+"""Registry of running statements, with their issuers, states and progress, cancellation and timeouts; and the door to those of other servers.
 
 A query is one statement from its planning until each of its endpoints was read; between, it waits for its reader. Tickets
 carry its id, so that another server that is given one knows it by the same id.
@@ -18,21 +18,69 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import count, islice
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from lance_flight.audit import record_refusal
-from lance_flight.backend_values import CancelStatus
+from lance_flight.backend_values import CancelStatus, PeerRequest
 from lance_flight.catalog.storage.looks import looking_since
-from lance_flight.engine.runtime.admission import AdmissionQueue, AdmissionSlot
+from lance_flight.engine.runtime.admission import (
+    NO_LIMITS,
+    AdmissionQueue,
+    AdmissionSlot,
+    Limits,
+    QuotaBook,
+    QuotaUsage,
+)
 from lance_flight.engine.runtime.memory import MemoryWatch
-from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits, QuotaBook, QuotaUsage
 from lance_flight.engine.runtime.running_statement import Issuer, Record, RunningStatement, State, StatementKind
 from lance_flight.engine.runtime.streams import OpenStreams
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
 from lance_flight.shares import holder_of
+
+
+class Peers(Protocol):
+    """The other servers; one that does not answer in time is left out, with a warning in the log."""
+
+    def rows(self, table: str, principal: str | None) -> Iterable[pa.Table]:
+        """Return the rows of a system table at each of them, as a principal may see them (None: an administrator)."""
+        ...
+
+    def kill(self, statement: str, principal: str | None) -> CancelStatus | None:
+        """Cancel a statement wherever it runs, if it is the principal's (None: an administrator); None if it runs nowhere."""
+        ...
+
+    def cancel(self, statement: str, principal: str) -> Iterable[CancelStatus]:
+        """Refuse the tickets of a principal's query everywhere, and cancel what is read of it; return what became of it where."""
+        ...
+
+    def local(self, request: PeerRequest) -> Peers | None:
+        """Return the peers to which a question is passed on: the other replicas of this machine, if it is to reach them.
+
+        None is for a question that this machine has asked: what it reaches is asked without it.
+        """
+        ...
+
+
+class _NoPeers:
+    def rows(self, table: str, principal: str | None) -> Iterable[pa.Table]:
+        return ()
+
+    def kill(self, statement: str, principal: str | None) -> CancelStatus | None:
+        return None
+
+    def cancel(self, statement: str, principal: str) -> Iterable[CancelStatus]:
+        return ()
+
+    def local(self, request: PeerRequest) -> Peers | None:
+        return self
+
+
+NO_PEERS: Peers = _NoPeers()
+"""Of a server that is alone."""
+
 
 ID_BYTES = 8
 MOST_WAITING = 10_000

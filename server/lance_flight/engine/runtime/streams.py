@@ -30,8 +30,8 @@ from datafusion import RecordBatchStream
 
 from lance_flight.allocators import release_unused
 from lance_flight.connections import close_connection
+from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.quotas import NO_LIMITS, Limits
 from lance_flight.errors import LanceFlightError, LimitExceeded
 from lance_flight.shares import ANONYMOUS, SHARE
 

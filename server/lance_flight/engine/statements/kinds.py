@@ -30,9 +30,8 @@ from lance_flight.engine.query.planning.parameter_types import parameter_schema
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.peers import Peers
 from lance_flight.engine.runtime.session_registry import SessionRegistry
-from lance_flight.engine.runtime.statement_registry import StatementRegistry
+from lance_flight.engine.runtime.statement_registry import Peers, StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.writes.ingest import defaults_of, schema_of

@@ -42,7 +42,7 @@ from lance_flight.engine.query.policies.access import (
     GrantedTables,
     Privilege,
 )
-from lance_flight.engine.runtime.quotas import Allowance, Quota, Resource
+from lance_flight.engine.runtime.admission import Allowance, Quota, Resource
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.translation.evaluation import unsteady
 from lance_flight.engine.translation.parameters import parameter_count
