@@ -85,7 +85,7 @@ AREAS: dict[str, Area] = {
     "conflict checks": Area(
         count=24,
         modules="""
-            catalog/commits/commit.py catalog/manifests/differences.py:between,_different,_ours catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
+            catalog/commits/commit.py catalog/manifests/version_log.py:between,_different,_ours catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
             catalog/manifests/version_log.py:commit,evolve,reservation_of,wait_for_release,reserved
         """,
         tests="""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from lance_flight.catalog.maintenance.root_lease import LEASE_FILE, LEASE_SECONDS, RENEWAL_SECONDS, RootLease
+from lance_flight.catalog.storage.leases import LEASE_FILE, LEASE_SECONDS, RENEWAL_SECONDS, RootLease
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 
 HOLDER = """
 import sys
-from lance_flight.catalog.maintenance.root_lease import RootLease
+from lance_flight.catalog.storage.leases import RootLease
 from lance_flight.catalog.storage.store import Store
 print(RootLease(Store(sys.argv[1])).hold(), flush=True)
 sys.stdin.read()

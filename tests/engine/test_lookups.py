@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.catalog.storage import links
+from lance_flight.catalog.storage import filesystems
 from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
@@ -156,7 +156,7 @@ def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, mo
         engine.update(f"INSERT INTO t VALUES ({number}, 0), ({number}, 1), ({number}, 2)")
     listed: Counter[str] = Counter()
     commits: Counter[str] = Counter()
-    entries, commit, append = links._entries, lance.LanceDataset.commit, partitions.write_version
+    entries, commit, append = filesystems._entries, lance.LanceDataset.commit, partitions.write_version
 
     def listing(top: str, directory: str) -> set[str]:
         listed[Path(directory).name] += 1
@@ -171,7 +171,7 @@ def test_an_append_commits_each_table_once_and_lists_no_files(tmp_path: Path, mo
         commits["table"] += is_written
         return is_written
 
-    monkeypatch.setattr(links, "_entries", listing)
+    monkeypatch.setattr(filesystems, "_entries", listing)
     monkeypatch.setattr(partitions, "write_version", appending)
     monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(committing))
     engine.update("INSERT INTO t VALUES (3, 0), (4, 1), (5, 2)")

@@ -11,8 +11,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec, show_partitioning
 from lance_flight.errors import DataError
-from lance_flight.model.domains import Domain, plain
-from lance_flight.model.ordering import ordering
+from lance_flight.model.domains import Domain, ordering, plain
 from lance_flight.model.transforms import TRANSFORMS, Nulls, Transform, Truncate
 
 from tests.planning.planning_cases import compare, one_column, partitions, pruned

@@ -21,8 +21,8 @@ import pyarrow as pa
 from lance import LanceFragment
 
 from lance_flight.catalog.commits.transaction import MOVES
-from lance_flight.catalog.manifests.differences import Difference
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import Difference
 from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import OPENERS

@@ -21,7 +21,6 @@ from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.staging import namespace_key, pinned_rows
 from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction
 from lance_flight.catalog.commits.writer import PartitionWriter
-from lance_flight.catalog.manifests.differences import back_to
 from lance_flight.catalog.manifests.manifest import (
     FENCE,
     FENCE_KEY,
@@ -44,6 +43,7 @@ from lance_flight.catalog.manifests.version_log import (
     Change,
     Revision,
     VersionLog,
+    back_to,
     evolve,
     namespace_metadata,
     schema_text,

@@ -26,9 +26,8 @@ from pyarrow import types
 
 from lance_flight.errors import DataError
 from lance_flight.model.arrow_types import is_number, is_string
-from lance_flight.model.domains import DATE_PARTS, Domain
+from lance_flight.model.domains import DATE_PARTS, Domain, Key
 from lance_flight.model.hashing import bucket, common_type, hash_class, keeps, murmur3, murmur3_multi, value_type
-from lance_flight.model.ordering import Key
 from lance_flight.model.zones import TICKS, in_zone, zone_of
 
 

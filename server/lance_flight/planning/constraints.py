@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.model.domains import DATE_PARTS, PART_ORDER, Domain
-from lance_flight.model.ordering import Key, Located, Ordering, locate, ordering
+from lance_flight.model.domains import DATE_PARTS, PART_ORDER, Domain, Key, Located, Ordering, locate, ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.zones import zone_of
 from lance_flight.planning.predicates import (

@@ -19,13 +19,12 @@ import pyarrow as pa
 
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.arrow_types import contiguous
-from lance_flight.model.domains import Domain, Mask, plain
-from lance_flight.model.ordering import Ordering
+from lance_flight.model.domains import Domain, Mask, Ordering, plain
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
 from lance_flight.planning.partitions import DictionaryColumn, SpecPartitions
-from lance_flight.planning.predicates import Column
-from lance_flight.planning.scalar_expressions import (
+from lance_flight.planning.predicates import (
+    Column,
     ComputedCondition,
     ScalarCall,
     ScalarExpression,

@@ -17,9 +17,11 @@ from lance_flight.errors import Unsupported
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.index_kinds import Lookup
 from lance_flight.planning.predicates import (
+    CAST,
     And,
     Column,
     Compare,
+    ComputedCondition,
     Constant,
     In,
     IsNull,
@@ -27,16 +29,12 @@ from lance_flight.planning.predicates import (
     Op,
     Or,
     Predicate,
+    ScalarCall,
+    ScalarExpression,
     StartsWith,
     after_prefix,
     conjuncts,
     sql_literal,
-)
-from lance_flight.planning.scalar_expressions import (
-    CAST,
-    ComputedCondition,
-    ScalarCall,
-    ScalarExpression,
     typed_literal,
 )
 

@@ -20,25 +20,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lance_flight.model.ordering import Ordering, integers, ordering
+from lance_flight.model.domains import Ordering, integers, ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.zones import TICKS, UTC, zone_of
 from lance_flight.planning.predicates import (
+    CAST,
+    COMPARISONS,
     MAX_BRANCHES,
     And,
     Column,
     Compare,
+    ComputedCondition,
     Constant,
     IsNull,
     Op,
     Or,
     Predicate,
+    ScalarCall,
+    ScalarExpression,
     StartsWith,
     all_of,
     any_of,
     negate,
 )
-from lance_flight.planning.scalar_expressions import CAST, COMPARISONS, ComputedCondition, ScalarCall, ScalarExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class ExpressionTypes:
         return None
 
     def is_lossless(self, cast: ScalarCall) -> bool:
-        """Return whether comparing a cast value is comparing the value, as far as `model.ordering.locate` compares exactly."""
+        """Return whether comparing a cast value is comparing the value, as far as `model.domains.locate` compares exactly."""
         inner, outer = self.of(cast.arguments[0]), self.of(cast)
         if inner is None or outer is None:
             return False

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_flight.errors import LanceFlightError
-from lance_flight.model.domains import Domain, Mask
-from lance_flight.model.ordering import ordering
+from lance_flight.model.domains import Domain, Mask, ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Nulls
@@ -36,9 +35,16 @@ from lance_flight.planning.enumeration import (
     stored_values,
 )
 from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
-from lance_flight.planning.predicates import ALWAYS, MAX_BRANCHES, Predicate, all_of, conjuncts, not_true
+from lance_flight.planning.predicates import (
+    ALWAYS,
+    MAX_BRANCHES,
+    ComputedCondition,
+    Predicate,
+    all_of,
+    conjuncts,
+    not_true,
+)
 from lance_flight.planning.preimages import with_preimages
-from lance_flight.planning.scalar_expressions import ComputedCondition
 
 Say = tuple[int, Aspect, str]
 """Statement of a leaf: its source column, the aspect, and the date part where it is one."""

@@ -22,7 +22,7 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import source_of
 from lance_flight.model.arrow_types import concatenate_tables
-from lance_flight.model.grouping import match
+from lance_flight.model.hashing import match
 from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate, PartitionField
 

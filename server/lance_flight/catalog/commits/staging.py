@@ -31,7 +31,7 @@ from lance_flight.errors import SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import concatenate_tables
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.grouping import match
+from lance_flight.model.hashing import match
 from lance_flight.model.naming import namespaces_above
 from lance_flight.model.pins import FixedPin, Pin, PlainVersion, Version
 from lance_flight.model.schema import DEFAULT, NamespaceSchema

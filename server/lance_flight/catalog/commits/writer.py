@@ -34,7 +34,7 @@ from lance_flight.catalog.tables.schema_adapter import writable
 from lance_flight.faults import failpoint
 from lance_flight.machine import cores
 from lance_flight.model.arrow_types import align_buffers, contiguous, without_columns
-from lance_flight.model.grouping import RowGroups, group, match
+from lance_flight.model.hashing import RowGroups, group, match
 from lance_flight.model.naming import directory_name
 from lance_flight.model.pins import Version
 from lance_flight.model.schema import Path

@@ -67,7 +67,7 @@ from lance_flight.errors import (
     storage_error,
 )
 from lance_flight.model.checksums import Checksum
-from lance_flight.model.grouping import group, match
+from lance_flight.model.hashing import group, match
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST, is_table_directory
 from lance_flight.model.pins import Latest
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema

@@ -42,7 +42,7 @@ from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import sealed_deletions
 from lance_flight.errors import InvalidInput
-from lance_flight.model.grouping import match
+from lance_flight.model.hashing import match
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import SEPARATOR, TABLE, namespace_name, spec_namespace
 from lance_flight.model.pins import Pin

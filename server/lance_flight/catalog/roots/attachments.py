@@ -33,7 +33,7 @@ from lance_flight.catalog.tables.schema_adapter import readable
 from lance_flight.catalog.tables.sources import Source, source_of
 from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError, SerializationFailure, Unsupported
 from lance_flight.faults import failpoint
-from lance_flight.model.grouping import match
+from lance_flight.model.hashing import match
 from lance_flight.model.naming import COLUMN_PREFIX, directory_name
 from lance_flight.model.pins import FixedPin, Version
 from lance_flight.model.schema import field_ids

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 from lance import LanceDataset
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.storage import links
+from lance_flight.catalog.storage import filesystems
 from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.durability import moving, settle, write_file
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
@@ -164,7 +164,7 @@ class Store:
     def check_dataset(self, dataset: LanceDataset) -> LanceDataset:
         """Return the same dataset, of a version that lies here; `OutsideRoot` where its files lie outside of the root."""
         if not self.is_remote:
-            links.check_version(self._top, self.uri, int(dataset.version))
+            filesystems.check_version(self._top, self.uri, int(dataset.version))
         for base in dataset.base_paths().values():
             if self.top is not None and not _is_below(base.path, self.top):
                 raise OutsideRoot(f"{self.name!r} has files outside of the root, in a place that its base paths name")
@@ -173,17 +173,17 @@ class Store:
     def check_links(self) -> None:
         """Raise `OutsideRoot` where a symbolic link leads to the table that lies here, or to one of its files."""
         if not self.is_remote:
-            links.check_table(self._top, self.uri)
+            filesystems.check_table(self._top, self.uri)
 
     def check_place(self) -> None:
         """Raise `OutsideRoot` where a symbolic link leads to the table that lies here, or lies in place of one of its directories."""
         if not self.is_remote:
-            links.check_place(self._top, self.uri)
+            filesystems.check_place(self._top, self.uri)
 
     def check_way(self, *inside: str) -> None:
         """Raise `OutsideRoot` where a symbolic link leads to this place, or to a path inside of it."""
         if not self.is_remote:
-            links.check_way(self._top, "/".join([self.uri, *inside]))
+            filesystems.check_way(self._top, "/".join([self.uri, *inside]))
 
     def check_files(self, dataset: LanceDataset) -> None:
         """Raise `OutsideRoot` where a data file of a version that lies here, or a list of deleted rows, is a symbolic link."""
@@ -193,7 +193,7 @@ class Store:
         for fragment in dataset.get_fragments():
             for file in fragment.metadata.files:
                 place = self.uri if file.base_id is None else bases[file.base_id]
-                links.check_way(self._top, f"{place}/data/{file.path}")
+                filesystems.check_way(self._top, f"{place}/data/{file.path}")
             deletions = fragment.deletion_file()
             if deletions is not None:
                 self.check_way("_deletions", PurePosixPath(deletions).name)
@@ -517,7 +517,7 @@ def _is_below(path: str, top: str) -> bool:
         place = f"{top}/{os.path.relpath(os.path.realpath(place), os.path.realpath(top))}"
     if ".." in PurePosixPath(place).parts:
         return False
-    links.check_way(top, place)
+    filesystems.check_way(top, place)
     return True
 
 

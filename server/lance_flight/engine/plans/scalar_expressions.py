@@ -28,9 +28,14 @@ from lance_flight.model.spec import Expression, PartitionSpec
 from lance_flight.planning.constraints import KNOWN_PARTS
 from lance_flight.planning.predicates import (
     ALWAYS,
+    CASE,
+    CAST,
+    INFIX,
+    PATTERNS,
     And,
     Column,
     Compare,
+    ComputedCondition,
     Constant,
     DatePart,
     In,
@@ -39,24 +44,17 @@ from lance_flight.planning.predicates import (
     Opaque,
     Or,
     Predicate,
+    ScalarCall,
+    ScalarExpression,
     StartsWith,
     Term,
     all_of,
     any_of,
+    columns_of_expression,
     equal_or_both_null,
+    leaf_expression,
     like,
     negate,
-)
-from lance_flight.planning.scalar_expressions import (
-    CASE,
-    CAST,
-    INFIX,
-    PATTERNS,
-    ComputedCondition,
-    ScalarCall,
-    ScalarExpression,
-    columns_of_expression,
-    leaf_expression,
     replace_parts,
 )
 

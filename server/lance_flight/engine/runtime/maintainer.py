@@ -19,7 +19,6 @@ from lance_flight.catalog.bulk.pieces import Keep, Piece, PieceWork, Progress, R
 from lance_flight.catalog.commits.writer import LEAST_BYTES, write_memory
 from lance_flight.catalog.maintenance.compaction import CompactionRules, compact
 from lance_flight.catalog.maintenance.indexing import refresh_indices
-from lance_flight.catalog.maintenance.root_lease import RootLease
 from lance_flight.catalog.maintenance.survey import (
     LATE,
     MaintenancePolicy,
@@ -31,6 +30,7 @@ from lance_flight.catalog.maintenance.survey import (
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, VacuumRules, vacuum
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.storage.leases import RootLease
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.table import Table
 from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords, WorkKind

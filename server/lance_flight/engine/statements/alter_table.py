@@ -44,7 +44,7 @@ from lance_flight.engine.writes import definitions, maintenance_options
 from lance_flight.engine.writes.definitions import PartitionDef, changed_fields, partition_spec
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
-from lance_flight.model.grouping import match
+from lance_flight.model.hashing import match
 from lance_flight.model.naming import PLAIN_SUFFIX
 from lance_flight.model.spec import PartitionField, PartitionSpec
 
