@@ -155,7 +155,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 "compact s3://bucket/lake flights --target-rows 4000000 --storage aws_region=eu-north-1",
             ),
         ),
-        # CREATE INDEX is a change with a grammar of its own (`engine.statements.indexes`), and needs DDL.
+        # CREATE INDEX is a change with a grammar of its own (`engine.statements.maintenance`), and needs DDL.
         "create-index": Operation(
             "create an index of a column in the partition tables",
             "Create an index of a column in the partition tables, as CREATE INDEX does, in several commits. Readers and writers"

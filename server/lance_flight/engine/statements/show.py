@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -18,8 +18,8 @@ from lance_flight.catalog.table import require_partitions
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.policies.access import Privilege
-from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, columns_of_table, describe_columns
+from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -34,7 +34,6 @@ from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import SEPARATOR
 from lance_flight.model.schema import NamespaceSchema
-from lance_flight.model.schema_changes import show_path
 from lance_flight.model.type_names import column_type_name
 
 _SETTINGS_SCHEMA = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("name", "value")])
