@@ -14,7 +14,7 @@ from tests.differential.statements import Statements
 from tests.differential.tables import KEYS, MATCHED, Peers, filled
 from tests.selection import IS_FULL
 
-CHUNKS, IN_CHUNK = (50, 300) if IS_FULL else (4, 60)
+CHUNKS, IN_CHUNK = (50, 300) if IS_FULL else (4, 30)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.selection import IS_FULL
 
 pytestmark = pytest.mark.slow  # random changes
 
-SEEDS, STEPS, FILTERS = (range(60), 30, 8) if IS_FULL else (range(2), 14, 4)
+SEEDS, STEPS, FILTERS = (range(60), 30, 8) if IS_FULL else (range(2), 10, 4)
 # How the table `t` is partitioned, and the later half of its rows.
 LAYOUTS = [
     (None, None),

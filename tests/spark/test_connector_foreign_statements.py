@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.documents import TOP
 from tests.engine.database import Database
+from tests.selection import IS_FULL
 from tests.spark.foreign_statements import FORMS, page
 
 PAGE = TOP / "client/docs/coming-from-iceberg-or-delta.md"
@@ -67,6 +68,20 @@ def outcome(sql: SparkSession, database: Database, form: tuple[str, str], names:
     return "" if message in error else error or f"no error, and {rows}"
 
 
+def is_without_effect(form: tuple[str, str]) -> bool:
+    """Tell whether nothing after a statement depends on it: it is refused, or only looks."""
+    statement, expected = form
+    return expected.startswith(("refused ", "fails ")) or statement.startswith(("SELECT ", "SHOW ", "DESCRIBE "))
+
+
+def some_forms() -> Sequence[tuple[str, str]]:
+    """Return the statements in their order; by default every third of those without an effect, and all others."""
+    forms = [form for group in FORMS.values() for form in group]
+    looks = [form for form in forms if is_without_effect(form)]
+    left = set() if IS_FULL else set(looks) - set(looks[::3])
+    return [form for form in forms if form not in left]
+
+
 def test_statements_of_iceberg_and_delta_do_what_they_say(
     sql: SparkSession, database: Database, table: str, tmp_path: Path
 ) -> None:
@@ -82,8 +97,7 @@ def test_statements_of_iceberg_and_delta_do_what_they_say(
         "f": str(tmp_path),
         "begin": begin.isoformat(),
     }
-    forms = [form for group in FORMS.values() for form in group]
-    wrong = [(form, found) for form in forms if (found := outcome(sql, database, form, names))]
+    wrong = [(form, found) for form in some_forms() if (found := outcome(sql, database, form, names))]
     assert not wrong, "\n".join(f"{form[0]}\n  expected {form[1]}\n  found    {found}" for form, found in wrong)
     assert sorted(database.rows(f"SELECT id FROM {table}")) == [(1,), (2,)]
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.service.server_process import Server
-from tests.spark.connector_results import CATALOGS
+from tests.spark.connector_results import IN_SPARK
 from tests.spark.written_rows import check
 
 
@@ -73,7 +73,7 @@ def copy(sql: SparkSession, server: Server, table: str, tmp_path: Path, request:
     return Copy(sql, server, table, tmp_path, getattr(request, "param", "lake"))
 
 
-@pytest.mark.parametrize("copy", CATALOGS, indirect=True)
+@pytest.mark.parametrize("copy", IN_SPARK, indirect=True)
 def test_rows_that_are_added_are_copied_once_and_a_batch_that_spark_repeats_counts_once(
     copy: Copy, server: Server, tmp_path: Path
 ) -> None:
