@@ -759,6 +759,8 @@ FEATURES = {
             ),
             "SELECT id FROM sets WHERE list_has_any(l, [2, NULL]) OR list_has_all(l, [1, 2, NULL])",
             "SELECT list_has_any(l, r), count(*) FROM sets GROUP BY list_has_any(l, r)",
+            "SELECT id, l @> r, l <@ r, r <@l, l && r, (r && [1]) = true FROM sets",
+            "SELECT id FROM sets WHERE NOT l @> r OR l && [2, 3] AND id > 1 AND [1] <@ l",
         ],
     ),
     "texts of doubles": Feature(

@@ -473,6 +473,7 @@ SELECT array_sort(array(2, 1)), sort_array(array(2, 1)) ;; [[[1, 2], [1, 2]]]
 SELECT array_max(array(1, 2)), array_min(array(1, 2)), array_join(array('a', 'b'), ','), array_repeat('a', 2) ;; [[2, 1, 'a,b', ['a', 'a']]]
 SELECT array_contains(array(1, 2), 1), array_distinct(array(1, 1)), array_union(array(1), array(2)), array_except(array(1, 2), array(1)), array_intersect(array(1, 2), array(2)) ;; [[True, [1], [1, 2], [2], [2]]]
 SELECT arrays_overlap(array(1), array(1)), arrays_zip(array(1), array(2)) ;; [[True, [[['1', 1], ['2', 2]]]]]
+SELECT [1] && [2], [1, 2] @> [1], ARRAY[1] <@ ARRAY[2] ;; [[False, True, False]]
 SELECT size(array(1)), cardinality(array(1)), array_size(array(1)) ;; [[1, 1, 1]]
 SELECT map('a', 1, 'b', 2) ;; [[[['a', 1], ['b', 2]]]]
 SELECT map_keys(map('a', 1)), map_values(map('a', 1)), map_entries(map('a', 1)) ;; [[['a'], [1], [[['key', 'a'], ['value', 1]]]]]
@@ -614,7 +615,6 @@ SELECT forall(tags, x -> x > 'a') FROM orders ;; write NOT array_any_match(list,
 SELECT list_aggregate([1, 2], 'sum') ;; write list_sum(list), or list_avg(list) and the
 SELECT 'abc' ^@ 'a' ;; write starts_with(a,
 SELECT ~5 ;; write -a -
-SELECT [1] && [2] ;; write arrays_overlap(a,
 SELECT hash('a') ;; write
 SELECT COLUMNS('price') + COLUMNS('qty') FROM orders ;; write the columns by their
 SELECT * RENAME (id AS n) FROM orders o JOIN orders p ON o.id = p.id ;; write the columns by their

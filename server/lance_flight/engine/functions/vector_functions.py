@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from types import MappingProxyType
@@ -215,11 +215,18 @@ def _adder(lengths: npt.NDArray[np.int64]) -> Callable[[Floats], Floats]:
 COSINE_OR_SAME = "__cosine_or_same"
 """Function that `<=>` is called by until the types of its operands are known: of others than vectors it is IS NOT DISTINCT FROM."""
 _OPERATORS: Mapping[str, str] = MappingProxyType(
-    {"<->": "array_distance", "<=>": COSINE_OR_SAME, "<#>": "negative_inner_product"}
+    {
+        "<->": "array_distance",
+        "<=>": COSINE_OR_SAME,
+        "<#>": "negative_inner_product",
+        "@>": "arraycontains",
+        "<@": "arraycontained",
+        "&&": "arrayoverlap",
+    }
 )
-"""The function of each."""
+"""The function of each operator on vectors and lists; those on lists are called so in PostgreSQL."""
 _NEGATED = "inner_product"
-_SIGNS = 3
+_FIRST_SIGNS = frozenset(operator[0] for operator in _OPERATORS)
 _LOOSER = frozenset(
     [
         *("AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "BETWEEN", "XOR", "ESCAPE"),
@@ -238,28 +245,27 @@ def operator_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     >>> edit_text(text, operator_edits(text, tokenize(text)))
     'SELECT 1 - (__cosine_or_same(e , $1)), array_distance(a.e , [1.0]) < 2 FROM a'
     """
-    places = list(_places(text, tokens)) if any(operator in text for operator in _OPERATORS) else []
+    places = dict(_places(text, tokens)) if any(operator in text for operator in _OPERATORS) else {}
     is_negated = _NEGATED in text.lower()
     if not places and not is_negated:
         return []
-    reader = _VectorOperands(tokens)
+    reader = _OperatorOperands(tokens)
     opened: list[Edit] = []
     closed: list[Edit] = []
-    ends = set(places)
-    for at in places:
-        first, stop = reader.left(at - 1), reader.right(at + _SIGNS)
-        operator = text[tokens[at].start : tokens[at + _SIGNS - 1].stop]
-        if first >= at or stop <= at + _SIGNS:
+    for at, operator in places.items():
+        begun = at + len(operator)
+        first, stop = reader.left(at - 1), reader.right_before(begun, places)
+        if first >= at or stop <= begun:
             raise SqlError(
-                f"{operator} at character {tokens[at].start + 1} has no vector on one side; expected a {operator} b"
+                f"{operator} at character {tokens[at].start + 1} has nothing on one side; expected a {operator} b"
             )
-        if stop in ends:
+        if stop in places:
             raise SqlError(
                 f"{operator} at character {tokens[at].start + 1} is followed by another one; expected brackets"
             )
         opened.append((tokens[first].start, tokens[first].start, f"{_OPERATORS[operator]}("))
         closed += [
-            (tokens[at].start, tokens[at + _SIGNS - 1].stop, ","),
+            (tokens[at].start, tokens[begun - 1].stop, ","),
             (tokens[stop - 1].stop, tokens[stop - 1].stop, ")"),
         ]
     if is_negated:
@@ -291,21 +297,22 @@ def _negated_edits(tokens: Sequence[Token], places: TokenPlaces) -> Iterator[Edi
             yield tokens[at].start, tokens[at + 1].stop, f"negative_{_NEGATED}"
 
 
-def _places(text: str, tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield the place of the first sign of each operator."""
-    for at in range(len(tokens) - _SIGNS + 1):
-        if tokens[at].is_sign("<"):
-            last = tokens[at + _SIGNS - 1]
-            if last.stop - tokens[at].start == _SIGNS and text[tokens[at].start : last.stop] in _OPERATORS:
-                yield at
+def _places(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """Yield each operator, and the place of its first sign."""
+    for at, token in enumerate(tokens):
+        if token.kind is Kind.SIGN and token.text in _FIRST_SIGNS:
+            for operator in _OPERATORS:
+                last = tokens[min(at + len(operator), len(tokens)) - 1]
+                if last.stop - token.start == len(operator) and text.startswith(operator, token.start):
+                    yield at, operator
 
 
-class _VectorOperands(Operands):
+class _OperatorOperands(Operands):
     """Finds the bounds of the operands of an operator that binds closer than comparisons."""
 
-    def right(self, at: int) -> int:
-        """Return the token after the operand that begins at `at`."""
-        while at < len(self.tokens):
+    def right_before(self, at: int, operators: Container[int]) -> int:
+        """Return the token after the operand that begins at `at`, which ends at the next one of some operators."""
+        while at < len(self.tokens) and at not in operators:
             if self.kind(at) is Kind.SIGN and self.text(at) in ",;)]}<>=!":
                 break
             word = "" if self.is_name(at) else self.word_at(at)

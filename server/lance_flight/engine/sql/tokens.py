@@ -150,7 +150,7 @@ _TOKEN = re.compile(
   | (?P<open>      [eE]?' | ["`] | \$\w*+\$ )
   | (?P<parameter> \? | \$\w*+ )
   | (?P<number>    (?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)? )
-  | (?P<word>      (?:[^\W\d]|[@\#])[\w@\#$]*+ )
+  | (?P<word>      (?:[^\W\d]|\#|(?<!<)@(?!>))[\w@\#$]*+ )
   | (?P<sign>      :: | . )
     """,
     re.VERBOSE | re.DOTALL,

@@ -111,14 +111,11 @@ _SIGNS: Mapping[str, str] = MappingProxyType(
     {
         "->": "-> takes a text or a number, as s -> 'a'; write json_extract(s, '$.a')",
         "->>": "->> reads a column of JSON; write json_get_string(s, 'a') for a text",
-        "PGOverlap": "&& is not offered; write arrays_overlap(a, b)",
         "Colon": "a:b reads a document in a column; write json_extract_string(s, '$.b') of any other text",
         "PGStartsWith": "^@ is not offered; write starts_with(a, b)",
         "HashLongArrow": "#>> is not offered; write s ->> '$.a.b'",
         "HashArrow": "#> is not offered; write json_extract(s, '$.a.b')",
         "BitwiseNot": "~ is not offered; write -a - 1",
-        "AtArrow": "@> compares two lists; write array_has(list, a) for one value",
-        "ArrowAt": "<@ compares two lists; write array_has(list, a) for one value",
     }
 )
 """Sentences about operators that DataFusion knows, and does not compute."""
@@ -238,6 +235,8 @@ def _call(found: re.Match[str], text: str) -> str:
         return f"{name} takes one share from 0 to 1 (write a call for each of several)"
     if name == "to_char" and types.partition("(")[0].partition(",")[0] in _NUMBERS:
         return "to_char takes a moment here; write format('{:,.2f}', a) for a number"
+    if name == "array_compact":
+        return f"&&, @>, <@, array_has_all and array_has_any compare two lists, got {types}; write array_has(list, a) for one value, and AND of conditions"
     if name == "contains" and types.partition(",")[0].endswith("[]"):
         return "contains takes texts; write array_has(list, a) for lists"
     wanted = f"; expected {_list_names(lists or kinds, 'or')}" if lists or kinds else ""
