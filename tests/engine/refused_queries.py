@@ -41,7 +41,13 @@ REFUSED_QUERIES = {
             "SELECT WHERE FROM": "[invalid_sql]",
             "SELECT 'open": "[invalid_sql]",
             'SELECT "open': "[invalid_sql]",
-            "SELECT (1": "[invalid_sql]",
+            "SELECT (1": "[invalid_sql] '(' at character 8 is not closed; expected a ')' behind it",
+            "SELECT ((1 + 2), 3": "'(' at character 8 is not closed",
+            "SELECT [1, (2]": "'(' at character 12 is not closed",
+            "SELECT {'a': 1": "'{' at character 8 is not closed; expected a '}' behind it",
+            "SELECT 1)": "')' at character 9 closes no bracket",
+            "SELECT count(*) FROM (SELECT 1": "'(' at character 22 is not closed",
+            "SELECT TIME '24:00:00'": "'24:00:00' at character 13 is no TIME; expected a time",
             "SELECT 1; DROP TABLE flights": "[invalid_sql]",
             "SELECT 1; SELECT 2": "[invalid_sql]",
             "DROP TABLE flights; SELECT 1": "[invalid_sql] … end of the statement",
@@ -374,7 +380,7 @@ REFUSED_QUERIES = {
             "SELECT"
             + " {fn TIMESTAMPDIFF(SQL_TSI_YEAR, now()," * 30
             + " now())})})})})})})})})})})})})})})})})})})})})})})})})})})})})})}": "is longer than",
-            "SELECT {fn UCASE('a')": "Expected: }",
+            "SELECT {fn UCASE('a')": "'{' at character 8 is not closed; expected a '}'",
             "SELECT {fn UCASE(nothing)} FROM sales": "nothing",
         },
     ),

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
+from lance_flight.engine.compat.literals import has_time_zone
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, with_calls, wrap_spans
 from lance_flight.engine.functions.readable_texts import CAST_TO, READABLE
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT, has_own_text
@@ -116,7 +117,7 @@ def _cast_to(operands: Operands, words: AbstractSet[str]) -> Iterator[Span]:
     """Yield what is cast to a type of one of some names."""
     tokens = operands.tokens
     for at, token in enumerate(tokens):
-        if token.word not in words or at < len("a::"):
+        if token.word not in words or at < len("a::") or has_time_zone(tokens, at):
             continue
         if tokens[at - 1].is_sign("::") and not operands.is_sign(at + 1, "["):
             span = first_of_operand(tokens, at - 2, operands.partners), at - 1
@@ -237,7 +238,7 @@ def _joined_lists(operands: Operands) -> list[Span]:
 class TextCasts:
     """Casts to types of some names, before which texts of columns go through a `function` that makes them readable.
 
-    >>> READABLE_CASTS[0].with_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS DATE), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
+    >>> READABLE_CASTS[1].with_operands("SELECT a::TIMESTAMP(6), TRY_CAST(b AS DATE), CAST('2024-01-05' AS TIMESTAMP) FROM t")[0]
     "SELECT __operand_call0(a)::TIMESTAMP(6), TRY_CAST(__operand_call1(b) AS DATE), CAST('2024-01-05' AS TIMESTAMP) FROM t"
     """
 

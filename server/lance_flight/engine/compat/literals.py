@@ -138,17 +138,33 @@ def _fields(tokens: Sequence[Token], place: int) -> tuple[str, str] | None:
 def _cast_of(tokens: Sequence[Token], place: int) -> tuple[str, bool]:
     """Return the type that the text at a place is cast to, or no text, and whether what is no such value becomes NULL."""
     before, after = tokens[place - 1], tokens[place + 1 : place + 3]
-    if before.word in EXPECTED:
+    if before.word in EXPECTED or before.word in {"TIMESTAMP", "DATETIME"}:
         has_unit = before.word == "INTERVAL" and after[:1] and after[0].word.rstrip("S") in UNITS
         return ("" if has_unit and _fields(tokens, place) is None else before.word), False
     if before.is_sign(")") or before.word in CAST_TO:  # TIMESTAMP '…'::TIME casts a timestamp
         return "", False
     match after:
         case [Token(text="::"), Token() as kind]:
-            return (kind.word, False) if kind.word in CAST_TO else ("", False)
+            return (_named(tokens, place + 2), False) if kind.word in CAST_TO else ("", False)
         case [Token() as word, Token() as kind] if word.word == "AS" and before.is_sign("(") and kind.word in CAST_TO:
-            return kind.word, place > 1 and tokens[place - 2].word == "TRY_CAST"
+            return _named(tokens, place + 2), place > 1 and tokens[place - 2].word == "TRY_CAST"
     return "", False
+
+
+def has_time_zone(tokens: Sequence[Token], place: int) -> bool:
+    """Return whether the type whose name is at a place goes on with WITH TIME ZONE.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> has_time_zone(tokenize("s::TIMESTAMP(6) WITH TIME ZONE"), 2), has_time_zone(tokenize("s::TIMESTAMP"), 2)
+    (True, False)
+    """
+    behind = [token.word for token in tokens[place + 1 : place + 6]]
+    return behind[:2] == ["WITH", "TIME"] or behind[3:] == ["WITH", "TIME"]
+
+
+def _named(tokens: Sequence[Token], place: int) -> str:
+    """Return the type at a place; `TIMESTAMP WITH TIME ZONE` in one word."""
+    return f"{tokens[place].word}TZ" if has_time_zone(tokens, place) else tokens[place].word
 
 
 _UNREAD = re.compile(

@@ -119,6 +119,11 @@ _SPAN = ArgumentKind(
     lambda kind: types.is_interval(kind) or types.is_duration(kind),
     lambda kind: date_spans.INTERVAL if types.is_interval(kind) or types.is_null(kind) else kind,
 )
+_DATE_OR_SPAN = ArgumentKind(
+    "a date, timestamp or interval",
+    lambda kind: _MOMENT.fits(kind) or _SPAN.fits(kind),
+    lambda kind: _SPAN.cast(kind) if types.is_interval(kind) or types.is_duration(kind) else _MOMENT.cast(kind),
+)
 _MOMENT_OR_SPAN = ArgumentKind(
     "a date, time, timestamp or interval",
     lambda kind: moment_type(kind) is not None or _SPAN.fits(kind),
@@ -684,6 +689,10 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         date_spans.PRODUCT: ComputedFunction(
             (_FACTOR, _WHOLE, _WHOLE, _WHOLE), date_spans.INTERVAL, date_spans.multiply_intervals
         ),
+        **{
+            name: ComputedFunction((_DATE_OR_SPAN,), pa.int64(), partial(date_spans.count_years, size))
+            for name, size in {"century": 100, "millennium": 1_000}.items()
+        },
         "epoch": ComputedFunction((_MOMENT_OR_SPAN,), pa.float64(), date_spans.seconds_since_1970),
         **{
             name: ComputedFunction((_MOMENT,), pa.int64(), partial(date_spans.since_1970, size))

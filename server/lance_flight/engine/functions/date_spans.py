@@ -248,6 +248,20 @@ def interval_lengths(columns: Sequence[pa.Array]) -> pa.Array:
     return pa.array(days * _DAY + parts["nanoseconds"] // 1_000, mask=_nulls(columns))
 
 
+def count_years(size: int, columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute the number of the hundred or thousand years that a date lies in, from 1, or the whole ones of an interval."""
+    (column,) = columns
+    if types.is_null(column.type):
+        return column.cast(pa.int64())
+    if types.is_duration(column.type):
+        return pc.if_else(column.is_valid(), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
+    if types.is_interval(column.type):
+        parts = np.frombuffer(column.buffers()[1], _PARTS)[column.offset : column.offset + len(column)]
+        return pa.array(np.fix(parts["months"] / (12 * size)).astype(np.int64), mask=_nulls(columns))
+    years = pc.year(column).fill_null(1).to_numpy(zero_copy_only=False)
+    return pa.array(np.where(years > 0, (years - 1) // size + 1, -(-years // size) - 1), mask=_nulls(columns))
+
+
 def durations_of(intervals: pa.Array) -> pa.Array:
     """Make durations of intervals without months, which have no length of their own."""
     parts = np.frombuffer(intervals.buffers()[1], _PARTS)[intervals.offset : intervals.offset + len(intervals)]

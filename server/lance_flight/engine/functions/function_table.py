@@ -239,8 +239,8 @@ isodow, dayofweekiso, dayofweek_iso(ts) ; date_part('isodow', ts) ; D F ; the da
 isoyear, yearofweek, yearofweekiso(ts) ; date_part('isoyear', ts) ; D F ; the year that the week of ISO 8601 belongs to
 yearweek(ts) ; date_part('isoyear', ts) * 100 + date_part('week', ts) ; D ; year and week of ISO 8601, as 202401
 decade(ts) ; date_part('year', ts) / 10 ; D ; the year divided by ten
-century(ts) ; (date_part('year', ts) + 99) / 100 ; D ; the century, of years after 0
-millennium(ts) ; (date_part('year', ts) + 999) / 1000 ; D ; the millennium, of years after 0
+century(ts) ; ; D ; the century, or the whole ones of an interval
+millennium(ts) ; ; D ; the millennium, or the whole ones of an interval
 hour(ts) ; date_part('hour', ts) ; D F S M ; the hour, 0 to 23
 minute(ts) ; date_part('minute', ts) ; D F S M ; the minute
 second(ts) ; date_part('second', ts) ; D F S M ; the whole seconds
@@ -520,6 +520,7 @@ list_string_agg(l) ; array_to_string(l, ',') ; D ; the elements with commas betw
 sort_array(l) ; array_sort(l, 'ASC', 'NULLS FIRST') ; S ; the elements from the least to the greatest, NULL first
 slice(l, n, k) ; array_slice(l, n, n + k - 1) ; S ; k elements from the n-th on
 map_from_arrays(k, v) ; map(k, v) ; S ; a map of keys and values
+map_extract, element_at(m, k) ; CASE WHEN m IS NOT NULL THEN array_slice(map_values(m), coalesce(CAST(array_position(map_keys(m), k) AS BIGINT), 1), coalesce(CAST(array_position(map_keys(m), k) AS BIGINT), 0)) END ; D ; a list of the value of a key, empty where the map has no such key
 map_contains, map_contains_key(m, k) ; array_has(map_keys(m), k) ; D S ; whether a map has a key
 columns(c) ; !a, with each column by its name, or * EXCLUDE (b) ; D ;
 sequence(a, b) ; generate_series(a, b) ; S ; the numbers from a to b

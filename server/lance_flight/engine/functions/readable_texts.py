@@ -29,26 +29,29 @@ _LENGTHENED = (
     (r"^\s*(.*?)\s*$", r"\1"),
 )
 """Patterns of such texts with what DataFusion reads in their place, one after another."""
-_TIME = (
-    r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}[T ]\s*)?(\d{1,2}):(\d{1,2})((?::[0-5]?\d(?:\.\d+)?)?)\s*((?:[AaPp][Mm])?)\s*$"
-)
+_ZONED = r"^(.*:\d{1,2}(?:\.\d+)?)(?:Z|\s*[+-]\d{1,2}(?::?\d{2})?)\s*$"
+"""Matches a moment with a zone, and in a group what is before that."""
+_TIME = r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}[T ]\s*)?([01]?\d|2[0-3]):([0-5]?\d)((?::[0-5]?\d(?:\.\d+)?)?)\s*((?:[AaPp][Mm])?)\s*$"
 NO_TIME = " (no time)"
 _ODD_NUMBER = r"^\s*[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?\s*$"
 _WHOLE, _PLAIN = r"^\s*[+-]?\d+\s*$", r"^[^eE_]*$"
 
 
-def _moments(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return texts of dates and moments with seconds and two digits of each part.
+def _moments(columns: Sequence[pa.Array], *, has_zone: bool) -> pa.Array:
+    """Return texts of dates and moments with seconds and two digits of each part; a local time drops a zone behind it.
 
-    >>> _moments([pa.array(["2024-1-5 9:30", "2024/01/05 10:00+02", "soon"])]).to_pylist()
+    >>> texts = [pa.array(["2024-1-5 9:30", "2024/01/05 10:00+02", "soon"])]
+    >>> _moments(texts, has_zone=True).to_pylist()
     ['2024-01-05 09:30:00', '2024-01-05 10:00:00+02', 'soon']
+    >>> _moments(texts, has_zone=False).to_pylist()
+    ['2024-01-05 09:30:00', '2024-01-05 10:00:00', 'soon']
     """
     (texts,) = columns
     short = pc.match_substring_regex(texts, _SHORT_MOMENT)
     if not pc.any(short).as_py():
         return texts
     longer = texts
-    for pattern, replacement in _LENGTHENED:
+    for pattern, replacement in [*([] if has_zone else [(_ZONED, r"\1")]), *_LENGTHENED]:
         longer = pc.replace_substring_regex(longer, pattern, replacement)
     return pc.if_else(short, longer, texts)
 
@@ -161,10 +164,10 @@ def read_fields(text: str, first: str, last: str) -> str:
 _MOST_DIGITS = 27
 """Most digits of a number that is rounded; one with more is beyond 64 bits."""
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT64")
-_MOMENT_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATETIME")
 READABLE: Mapping[str, Callable[[Sequence[pa.Array]], pa.Array]] = MappingProxyType(
     {
-        "readable_moment": _moments,
+        "readable_moment": partial(_moments, has_zone=True),
+        "readable_local_time": partial(_moments, has_zone=False),
         "readable_time": _times,
         "readable_integer": partial(_numbers, is_whole=True),
         "readable_decimal": partial(_numbers, is_whole=False),
@@ -174,7 +177,8 @@ READABLE: Mapping[str, Callable[[Sequence[pa.Array]], pa.Array]] = MappingProxyT
 """Functions of a text that is cast, by name."""
 CAST_TO: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys([*_MOMENT_TYPES, "DATE"], "readable_moment"),
+        "TIMESTAMPTZ": "readable_moment",
+        **dict.fromkeys(["TIMESTAMP", "DATETIME", "DATE"], "readable_local_time"),
         "TIME": "readable_time",
         **dict.fromkeys(_INTEGERS, "readable_integer"),
         **dict.fromkeys(["DECIMAL", "NUMERIC"], "readable_decimal"),
@@ -211,7 +215,8 @@ def readable_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     ['100', '1.5']
     """
     readers: tuple[tuple[bool, Callable[[Sequence[pa.Array]], pa.Array]], ...] = (
-        (pa.types.is_timestamp(kind) or pa.types.is_date(kind), _moments),
+        (pa.types.is_timestamp(kind) and kind.tz is not None, partial(_moments, has_zone=True)),
+        (pa.types.is_timestamp(kind) or pa.types.is_date(kind), partial(_moments, has_zone=False)),
         (pa.types.is_time(kind), _times),
         (pa.types.is_integer(kind), partial(_numbers, is_whole=True, is_rounded=False)),
         (pa.types.is_decimal(kind), partial(_numbers, is_whole=False)),

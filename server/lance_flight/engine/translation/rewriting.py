@@ -114,6 +114,31 @@ def check_operators(tokens: Sequence[Token]) -> None:
             raise Unsupported(f"{token.text * 2} at character {token.start + 1} is not offered; write {instead}")
 
 
+def check_brackets(tokens: Sequence[Token]) -> None:
+    """Refuse a bracket that is not closed, or closes none: DataFusion would name words that are put behind it.
+
+    >>> check_brackets(tokenize("SELECT (1"))
+    Traceback (most recent call last):
+    lance_flight.errors.SqlError: '(' at character 8 is not closed; expected a ')' behind it
+    """
+    opened: list[Token] = []
+    for token in tokens:
+        if token.kind is Kind.SIGN and token.text in _CLOSED_BY:
+            opened.append(token)
+        elif token.kind is Kind.SIGN and token.text in _CLOSED_BY.values():
+            if not opened:
+                raise SqlError(f"{token.text!r} at character {token.start + 1} closes no bracket")
+            if _CLOSED_BY[opened[-1].text] != token.text:
+                break
+            opened.pop()
+    if opened:
+        token = opened[-1]
+        raise SqlError(
+            f"{token.text!r} at character {token.start + 1} is not closed; expected a {_CLOSED_BY[token.text]!r} behind it"
+        )
+
+
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
     (json_edits,),
     (operator_edits,),
@@ -331,6 +356,7 @@ def with_column_names(sql: str) -> str:
     """Return a query with the names of its computed columns; an operator that is refused has its place in the text as it was sent."""
     tokens = tokenize(sql)
     check_operators(tokens)
+    check_brackets(tokens)
     return edit_text(sql, name_edits(sql, tokens))
 
 
