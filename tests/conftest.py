@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from lance_flight import machine
 from xdist.scheduler import LoadFileScheduling
 
-from tests.selection import IS_FULL, SPARK_SESSION, covering, is_long, is_slow_place, some_of
+from tests.selection import ALL, IS_FULL, PAIR, SPARK_SESSION, covering, is_long, is_slow_place, some_of
 
 # Hundreds of processes are started, and each would compile all that it imports anew where that is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -93,8 +93,8 @@ def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     for _, each in groupby(some, key=lambda item: item.nodeid.partition("[")[0]):
         cases = list(each)
         sample, is_slow = cases[0].get_closest_marker("sample"), cases[0].get_closest_marker("slow") is not None
-        if sample is not None or is_slow:
-            count = sample.args[0] if sample is not None else some_of(cases[0].path)
+        count = sample.args[0] if sample is not None else some_of(cases[0].path) if is_slow else ALL
+        if count < ALL or len(values(cases[0])) > PAIR:
             cases = [cases[place] for place in covering([values(case) for case in cases], count)]
         kept.update(cases)
     if len(kept) < len(items):

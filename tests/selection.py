@@ -1,8 +1,9 @@
 """Which tests are slow, and which cases of a slow test the default run takes.
 
-Quick tests run all their cases. A slow test runs three: of one table of values at equal distances, of two tables those with the
-most values between them, of three and more those with the most pairs of values. `@pytest.mark.sample(40)` takes so many in
-place of three, and `@pytest.mark.full` none. `LANCE_FLIGHT_TESTS=full` runs every combination. Nothing depends on a name.
+Quick tests run all their cases; where they have three tables of values and more, as many as have every pair of values. A slow test
+runs three: of one table at equal distances, of two tables those with the most values between them, of three and more those with the
+most pairs. `@pytest.mark.sample(40)` takes so many in place of three, and `@pytest.mark.full` none. `LANCE_FLIGHT_TESTS=full` runs
+every combination. Nothing depends on a name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypeVar
 SOME = 3
 """Cases of a slow test that the default run takes."""
 ALL = 1_000_000
+PAIR = 2
 IS_FULL = os.environ.get("LANCE_FLIGHT_TESTS") == "full"
 """Whether every combination of every test runs, and properties look at many random examples."""
 
@@ -154,10 +156,12 @@ def covering(cases: Sequence[Case], count: int = SOME) -> Sequence[int]:
     12
     >>> covering([(word,) for word in "abcdefghij"], 4)
     [0, 2, 5, 7]
+    >>> len(covering([(a, b, c) for a in "abcd" for b in "wxyz" for c in "pq"], ALL))
+    16
     """
-    if len(cases[0]) < 2 or count >= ALL:
+    if len(cases[0]) < PAIR or (count >= ALL and len(cases[0]) == PAIR):
         return spread(range(len(cases)), count)
-    strength = 1 if len(cases[0]) == 2 else 2
+    strength = 1 if len(cases[0]) == PAIR else PAIR
     parts = [set(combinations(enumerate(case), strength)) for case in cases]
     left, taken = set().union(*parts), Counter[tuple[int, Hashable]]()
 

@@ -23,9 +23,9 @@ from tests.faults.aftermath import check, read, version_of
 from tests.faults.conftest import Before
 from tests.faults.disks import REMOUNT, Disk, files_up_to
 from tests.faults.failpoints import watched
-from tests.faults.writes import START, STOPS, TIMES, WRITES, Stop, Write
+from tests.faults.writes import SOME_STOPS, START, STOPS, TIMES, WRITES, Stop, Write
 from tests.flight.statements import statement
-from tests.selection import IS_FULL, covering
+from tests.selection import IS_FULL
 from tests.service import commands
 from tests.service.forked import constants
 from tests.service.server_process import serving, serving_uri
@@ -64,10 +64,6 @@ def private_places(root: Path) -> set[str]:
     """What lies in the private place of a root."""
     place = root / ".lance-flight"
     return {path.name for path in place.iterdir()} if place.exists() else set()
-
-
-# Each write and each point once: `test_killed_writes` stops every write at every point.
-SOME_STOPS = [STOPS[place] for place in covering([(stop.write.name, stop.point) for stop in STOPS])]
 
 
 @pytest.mark.sample(8)

@@ -105,7 +105,7 @@ def check_sound(asked: Database) -> None:
 
 
 # The rival of one that is beaten commits in another process, at another moment.
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.usefixtures("unflushed")
 @pytest.mark.parametrize("write", [write for write in WRITES if write.name != "beaten"], ids=lambda write: write.name)
 def test_a_write_survives_a_cut_once_it_is_acknowledged(tmp_path: Path, before: Before, write: Write) -> None:

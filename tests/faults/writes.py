@@ -23,6 +23,7 @@ from lance_flight.faults import POINTS
 
 from tests.engine.database import Database
 from tests.faults.failpoints import elsewhere
+from tests.selection import covering
 from tests.service.server_process import Server
 from tests.stock import manifest
 
@@ -440,6 +441,8 @@ WRITES = (
 
 STOPS = [Stop(write, point) for write in WRITES for point in write.passes]
 """Every write at every point that it passes."""
+SOME_STOPS = [STOPS[place] for place in covering([(stop.write.name, stop.point) for stop in STOPS], len(STOPS))]
+"""Each write and each point once."""
 
 TIMES: Mapping[str, Callable[[Stop], int]] = {"first": lambda _: 1, "last": lambda stop: stop.times}
 """At which of its passes a write is stopped."""
