@@ -27,7 +27,7 @@ _QUOTED = r"(?i)[,\[\]{}()'\":=\\]|^\s|\s$|^$|^null$"
 """Matches a text that stands in quotes within a list, struct or map, as in DuckDB."""
 _AT_ONCE = 1 << 16
 _MONTHS_OF_YEAR, _NANOSECONDS, _MICROSECONDS_OF_DAY = 12, 10**9, 86_400 * 10**6
-_LEAST_WITHOUT_EXPONENT, _LEAST_EXPONENT, _MOST_OF_ARROW = 1e-4, 1e16, 1e15
+_LEAST_WITHOUT_EXPONENT, _LEAST_EXPONENT, _MOST_OF_ARROW = 1e-4, 1e16, 1e10
 _SHOWN_BYTES = range(ord(" "), 0x7F)
 
 
@@ -136,19 +136,20 @@ def _numbers(column: pa.Array) -> pa.Array:
     texts = pc.if_else(pc.match_substring(texts, "."), texts, _joined(texts, ".0"))
     if is_short.all():
         return texts
-    others = [_number(number) for number in numbers[~is_short]]
-    return pc.replace_with_mask(texts, pa.array(~is_short), pa.array(others, pa.utf8()))
+    others = numbers[~is_short]
+    written = map(repr, others.tolist()) if others.dtype == np.float64 else map(_short_float, others)
+    return pc.replace_with_mask(texts, pa.array(~is_short), pa.array(written, pa.utf8()))
 
 
-def _number(number: np.floating[Any]) -> str:
-    """Write a number that Arrow writes otherwise.
+def _short_float(number: np.floating[Any]) -> str:
+    """Write a float of 32 bits as Python writes one of 64: with an exponent where more than 16 digits stood before the point.
 
-    >>> [_number(number) for number in (np.float32(1e15), np.float64(1e-5), np.float64("nan"))]
+    >>> [_short_float(np.float32(number)) for number in (1e15, 1e-5, "nan")]
     ['1000000000000000.0', '1e-05', 'nan']
     """
-    if not np.isfinite(number) or np.abs(number) >= _LEAST_EXPONENT or np.abs(number) < _LEAST_WITHOUT_EXPONENT:
-        return np.format_float_scientific(number, trim="-", exp_digits=2)
-    return np.format_float_positional(number, trim="0")
+    if np.isfinite(number) and _LEAST_WITHOUT_EXPONENT <= np.abs(number) < _LEAST_EXPONENT:
+        return np.format_float_positional(number, trim="0")
+    return np.format_float_scientific(number, trim="-", exp_digits=2)
 
 
 def _bytes(value: bytes) -> str:
