@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lance_flight_client.dataset.view import Dataset, dataset
+    from lance_flight_client.dataset.views import Dataset, dataset
 
 __all__ = ["Dataset", "dataset"]
 
-_MODULES = {"Dataset": "lance_flight_client.dataset.view", "dataset": "lance_flight_client.dataset.view"}
+_MODULES = {"Dataset": "lance_flight_client.dataset.views", "dataset": "lance_flight_client.dataset.views"}
 """Module of each name, which is imported when the name is asked for: it loads Arrow, Lance and DataFusion."""
 
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lance_flight_client.console import partition_grid, tables
-from lance_flight_client.console.partition_grid import MOST_SVG_CELLS
+from lance_flight_client.console import partitions, tables
+from lance_flight_client.console.partitions import MOST_SVG_CELLS
 from lance_flight_client.console.server import ConsoleLimits
 
 from tests.console.browsers import expect
@@ -126,7 +126,7 @@ def test_the_map_is_coloured_and_arranged_as_one_likes(console: Console) -> None
 
 
 def test_a_large_map_is_drawn_on_a_canvas(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_grid, "MOST_SVG_CELLS", 20)
+    monkeypatch.setattr(partitions, "MOST_SVG_CELLS", 20)
     page = console.open("t/public/trips/map?where=month%20%3D%203")
     canvas = page.locator("canvas.map")
     expect(page.get_by_role("application")).to_have_accessible_name(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight_client.console.history import differences
-from lance_flight_client.console.partition_grid import LEVELS, MOST_SVG_CELLS, PartitionGrid
+from lance_flight_client.console.partitions import LEVELS, MOST_SVG_CELLS, PartitionGrid
+from lance_flight_client.console.tables import differences
 
 
 def partitions(*rows: tuple[Any, ...], names: tuple[str, ...] = ("year", "site")) -> pa.Table:

@@ -12,8 +12,7 @@ from lance_flight.config import DEFAULT_PORT
 from lance_flight.errors import InvalidInput
 from lance_flight.quantities import parse_seconds
 
-from lance_flight_client.cli.arguments import add_dry_run, add_number, add_root, add_server
-from lance_flight_client.cli.load_options import MODES
+from lance_flight_client.cli.arguments import MODES, add_dry_run, add_number, add_root, add_server
 from lance_flight_client.files.names import ENDINGS, PIPE, WRITTEN
 
 CONSOLE_PORT = 32080
@@ -388,10 +387,10 @@ _COMMANDS: Mapping[str, Command] = MappingProxyType(
         "hash-password": Command(_declare_hash_password, "credentials.hash_password"),
         "make-token": Command(_declare_make_token, "credentials.make_token"),
         "inspect": Command(_declare_inspect, "inspecting.inspect"),
-        "backup": Command(_declare_backup, "backups.back_up"),
-        "list-backups": Command(_declare_list_backups, "backups.list_backups"),
-        "verify-backup": Command(_declare_verify_backup, "backups.verify_backups"),
-        "restore": Command(_declare_restore, "backups.restore_backup"),
-        "doctor": Command(_declare_doctor, "diagnosing.diagnose_root"),
+        "backup": Command(_declare_backup, "maintenance.back_up"),
+        "list-backups": Command(_declare_list_backups, "maintenance.list_backups"),
+        "verify-backup": Command(_declare_verify_backup, "maintenance.verify_backups"),
+        "restore": Command(_declare_restore, "maintenance.restore_backup"),
+        "doctor": Command(_declare_doctor, "inspecting.diagnose_root"),
     }
 )

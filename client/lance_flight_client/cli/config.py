@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(settings: config.ServerConfig, root: str) -> int:
     checks = importlib.import_module("lance_flight.serving.checks")
-    doctor = importlib.import_module("lance_flight_client.cli.diagnosing")
+    doctor = importlib.import_module("lance_flight_client.cli.inspecting")
     has_errors = False
     for finding in checks.checks(settings, root):
         doctor.show(finding)

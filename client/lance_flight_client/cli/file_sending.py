@@ -14,9 +14,9 @@ import pyarrow as pa
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import ingest
+from lance_flight_client.cli.arguments import checked_delimiter, checked_encoding
 from lance_flight_client.cli.connecting import cancellable
 from lance_flight_client.cli.file_tables import FileTable, OptionValue
-from lance_flight_client.cli.load_options import checked_delimiter, checked_encoding
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.reading import find_files

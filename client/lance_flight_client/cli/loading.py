@@ -21,8 +21,8 @@ from lance_flight.machine import leave
 from lance_flight.model.type_names import column_type_name
 
 from lance_flight_client.adbc import execute, ingest
+from lance_flight_client.cli.arguments import MODES, checked_delimiter, checked_encoding
 from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable
-from lance_flight_client.cli.load_options import MODES, checked_delimiter, checked_encoding
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.names import PIPE
 from lance_flight_client.files.sniffing import TextOptions

@@ -32,8 +32,8 @@ from lance_flight.engine.writes.partition_suggestions import (
     suggestions,
 )
 
+from lance_flight_client.cli.arguments import MODES, month_note
 from lance_flight_client.cli.connecting import Begins
-from lance_flight_client.cli.load_options import MODES, month_note
 from lance_flight_client.cli.loading import FileLoad
 from lance_flight_client.files.sources import RowSource
 from lance_flight_client.output import align_table

@@ -39,20 +39,39 @@ from lance_flight_client.console.exploring import (
     SUMMARY_ROWS,
     ColumnSummary,
     InvalidSelection,
+    SearchForm,
     ShownRows,
     kinds_of,
     rows_of_preview,
+    searched_columns,
     summarize,
 )
-from lance_flight_client.console.history import PartitionDifference, changed_rows, differences, history_of, order_of
-from lance_flight_client.console.layouts import MOST_PARTITIONS as MOST_LAID_OUT
-from lance_flight_client.console.layouts import CountedLayout, candidates, fields_of_text, partitions_under
-from lance_flight_client.console.partition_grid import COLOURS, FILLS, PartitionGrid
-from lance_flight_client.console.partitions import address_of_rows, details_of, fields_of_spec
+from lance_flight_client.console.partitions import (
+    COLOURS,
+    FILLS,
+    CountedLayout,
+    PartitionGrid,
+    address_of_rows,
+    candidates,
+    details_of,
+    fields_of_spec,
+    fields_of_text,
+    partitions_under,
+)
+from lance_flight_client.console.partitions import MOST_PARTITIONS as MOST_LAID_OUT
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, operators_of, plan_of, slowest
-from lance_flight_client.console.searching import SearchForm, searched_columns
 from lance_flight_client.console.server import OWN, ConsoleServer
-from lance_flight_client.console.tables import ConsoleSnapshot, ConsoleTable, fields_of, list_rows
+from lance_flight_client.console.tables import (
+    ConsoleSnapshot,
+    ConsoleTable,
+    PartitionDifference,
+    changed_rows,
+    differences,
+    fields_of,
+    history_of,
+    list_rows,
+    order_of,
+)
 from lance_flight_client.errors import ServerError
 from lance_flight_client.files.writing import write_file
 from lance_flight_client.output import for_spreadsheets

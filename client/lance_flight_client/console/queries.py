@@ -17,7 +17,7 @@ import pyarrow as pa
 from lance_flight.model.type_names import type_name
 
 from lance_flight_client.adbc import StatementAnswer
-from lance_flight_client.console.partition_grid import PartitionGrid
+from lance_flight_client.console.partitions import PartitionGrid
 from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
 from lance_flight_client.errors import ServerError

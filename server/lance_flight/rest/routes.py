@@ -11,7 +11,7 @@ import lance_namespace_urllib3_client.models as m
 from pydantic import BaseModel
 
 from lance_flight.errors import Unsupported
-from lance_flight.rest import history, indexes, namespaces, queries, rows, tables
+from lance_flight.rest import contents, namespaces, queries, tables
 from lance_flight.rest.call import RestAnswer, RestCall
 
 
@@ -75,17 +75,17 @@ ROUTES = (
     Route(f"{_TABLE}/drop", "DropTable", tables.drop_table, "DDL", m.DropTableRequest),
     Route(f"{_TABLE}/rename", "RenameTable", tables.rename_table, "DDL", m.RenameTableRequest),
     Route(f"{_TABLE}/stats", "GetTableStats", tables.stats, "SELECT", m.GetTableStatsRequest),
-    Route(f"{_TABLE}/count_rows", "CountTableRows", rows.count_rows, "SELECT", m.CountTableRowsRequest),
-    Route(f"{_TABLE}/insert", "InsertIntoTable", rows.insert, "INSERT", body=Body.ROWS),
+    Route(f"{_TABLE}/count_rows", "CountTableRows", contents.count_rows, "SELECT", m.CountTableRowsRequest),
+    Route(f"{_TABLE}/insert", "InsertIntoTable", contents.insert, "INSERT", body=Body.ROWS),
     Route(
         f"{_TABLE}/merge_insert",
         "MergeInsertIntoTable",
-        rows.merge_insert,
+        contents.merge_insert,
         "SELECT, INSERT, UPDATE, DELETE",
         body=Body.ROWS,
     ),
-    Route(f"{_TABLE}/update", "UpdateTable", rows.update, "UPDATE", m.UpdateTableRequest),
-    Route(f"{_TABLE}/delete", "DeleteFromTable", rows.delete, "DELETE", m.DeleteFromTableRequest),
+    Route(f"{_TABLE}/update", "UpdateTable", contents.update, "UPDATE", m.UpdateTableRequest),
+    Route(f"{_TABLE}/delete", "DeleteFromTable", contents.delete, "DELETE", m.DeleteFromTableRequest),
     Route(f"{_TABLE}/query", "QueryTable", queries.query, "SELECT", m.QueryTableRequest, is_strict=False),
     Route(
         f"{_TABLE}/explain_plan",
@@ -130,38 +130,38 @@ ROUTES = (
         "DDL",
         m.UpdateFieldMetadataRequest,
     ),
-    Route(f"{_TABLE}/create_index", "CreateTableIndex", indexes.create_index, "DDL", m.CreateTableIndexRequest),
+    Route(f"{_TABLE}/create_index", "CreateTableIndex", contents.create_index, "DDL", m.CreateTableIndexRequest),
     Route(
         f"{_TABLE}/create_scalar_index",
         "CreateTableScalarIndex",
-        indexes.create_index,
+        contents.create_index,
         "DDL",
         m.CreateTableIndexRequest,
     ),
-    Route(f"{_TABLE}/index/list", "ListTableIndices", indexes.list_indexes, "SELECT", m.ListTableIndicesRequest),
+    Route(f"{_TABLE}/index/list", "ListTableIndices", contents.list_indexes, "SELECT", m.ListTableIndicesRequest),
     Route(
-        f"{_INDEX}/stats", "DescribeTableIndexStats", indexes.index_stats, "SELECT", m.DescribeTableIndexStatsRequest
+        f"{_INDEX}/stats", "DescribeTableIndexStats", contents.index_stats, "SELECT", m.DescribeTableIndexStatsRequest
     ),
-    Route(f"{_INDEX}/drop", "DropTableIndex", indexes.drop_index, "DDL", m.DropTableIndexRequest),
-    Route(f"{_INDEX}/prewarm", "PrewarmTableIndex", indexes.prewarm, "SELECT"),
-    Route(f"{_TABLE}/page_cache/prewarm", "PrewarmTable", indexes.prewarm_data, "SELECT"),
-    Route(f"{_TABLE}/version/list", "ListTableVersions", history.list_versions, "SELECT", m.ListTableVersionsRequest),
+    Route(f"{_INDEX}/drop", "DropTableIndex", contents.drop_index, "DDL", m.DropTableIndexRequest),
+    Route(f"{_INDEX}/prewarm", "PrewarmTableIndex", contents.prewarm, "SELECT"),
+    Route(f"{_TABLE}/page_cache/prewarm", "PrewarmTable", contents.prewarm_data, "SELECT"),
+    Route(f"{_TABLE}/version/list", "ListTableVersions", contents.list_versions, "SELECT", m.ListTableVersionsRequest),
     Route(
         f"{_TABLE}/version/describe",
         "DescribeTableVersion",
-        history.describe_version,
+        contents.describe_version,
         "SELECT",
         m.DescribeTableVersionRequest,
     ),
-    Route(f"{_TABLE}/restore", "RestoreTable", history.restore, "DDL", m.RestoreTableRequest),
-    Route(f"{_TABLE}/tags/list", "ListTableTags", history.list_tags, "SELECT", m.ListTableTagsRequest),
-    Route(f"{_TABLE}/tags/version", "GetTableTagVersion", history.tag_version, "SELECT", m.GetTableTagVersionRequest),
-    Route(f"{_TABLE}/tags/create", "CreateTableTag", history.create_tag, "DDL", m.CreateTableTagRequest),
-    Route(f"{_TABLE}/tags/delete", "DeleteTableTag", history.delete_tag, "DDL", m.DeleteTableTagRequest),
-    Route(f"{_TABLE}/tags/update", "UpdateTableTag", history.update_tag, "DDL", m.UpdateTableTagRequest),
-    Route(f"{_TABLE}/branches/list", "ListTableBranches", history.list_branches, "SELECT", m.ListTableBranchesRequest),
-    Route(f"{_TABLE}/branches/create", "CreateTableBranch", history.create_branch, "DDL", m.CreateTableBranchRequest),
-    Route(f"{_TABLE}/branches/delete", "DeleteTableBranch", history.delete_branch, "DDL", m.DeleteTableBranchRequest),
+    Route(f"{_TABLE}/restore", "RestoreTable", contents.restore, "DDL", m.RestoreTableRequest),
+    Route(f"{_TABLE}/tags/list", "ListTableTags", contents.list_tags, "SELECT", m.ListTableTagsRequest),
+    Route(f"{_TABLE}/tags/version", "GetTableTagVersion", contents.tag_version, "SELECT", m.GetTableTagVersionRequest),
+    Route(f"{_TABLE}/tags/create", "CreateTableTag", contents.create_tag, "DDL", m.CreateTableTagRequest),
+    Route(f"{_TABLE}/tags/delete", "DeleteTableTag", contents.delete_tag, "DDL", m.DeleteTableTagRequest),
+    Route(f"{_TABLE}/tags/update", "UpdateTableTag", contents.update_tag, "DDL", m.UpdateTableTagRequest),
+    Route(f"{_TABLE}/branches/list", "ListTableBranches", contents.list_branches, "SELECT", m.ListTableBranchesRequest),
+    Route(f"{_TABLE}/branches/create", "CreateTableBranch", contents.create_branch, "DDL", m.CreateTableBranchRequest),
+    Route(f"{_TABLE}/branches/delete", "DeleteTableBranch", contents.delete_branch, "DDL", m.DeleteTableBranchRequest),
     Route(f"{_NAMESPACE}/view/list", "ListViews", tables.list_views, "any", method="GET"),
     Route(f"{_VIEW}/create", "CreateView", tables.create_view, "DDL"),
     Route(f"{_VIEW}/describe", "DescribeView", tables.describe_view, "SELECT"),

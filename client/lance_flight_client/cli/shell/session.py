@@ -13,9 +13,9 @@ import pyarrow as pa
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import execute, run_statement
+from lance_flight_client.cli.arguments import month_note
 from lance_flight_client.cli.connecting import Begins, ChosenServer, cancellable
 from lance_flight_client.cli.file_tables import SessionFiles
-from lance_flight_client.cli.load_options import month_note
 from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import NULL, align_table, cells, document, is_document, one_line, outcome, text_width
 from lance_flight_client.parameters import text_literal

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import relation_places, text_literal
+from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.relation_places import relation_places
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
