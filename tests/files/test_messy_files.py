@@ -57,6 +57,7 @@ LOADED: dict[str, Messy] = {
         "a.csv", b"id,n\n1,2\n2,4\nTotal,6\n", [{"id": "1", "n": 2}, {"id": "2", "n": 4}, {"id": "Total", "n": 6}],
         ("column 'id': 'Total' is the only text among numbers",),
     ),
+    "an archive named after nothing": Messy("data.zip", zipped(**{"a.csv": b"id,name\n1,a\n2,b\n"}), PLAIN),
     "pipes": Messy("a.csv", b"id|name\n1|a\n2|b\n", PLAIN),
     "single quotes": Messy(
         "a.csv", b"id,name\n1,'a, b'\n2,'c'\n", [{"id": 1, "name": "a, b"}, {"id": 2, "name": "c"}]
@@ -201,6 +202,22 @@ LONG = b"n,s\n" + b"1,a\n" * (HEAD // 4) + b"\n"
 LONG_JSON = b'{"n": 1}\n' * (HEAD // 8)
 LINE = HEAD // 4 + 3
 REFUSED: dict[str, tuple[str, bytes, str]] = {
+    "a first object of megabytes": (
+        "a.jsonl",
+        b'{"a": "' + b"x" * 5_000_000 + b'"}\n',
+        "a row has more than 1,048,576 bytes",
+    ),
+    "a later object of megabytes": (
+        "a.jsonl",
+        b'{"a": "y"}\n' * 100_000 + b'{"a": "' + b"x" * 5_000_000 + b'"}\n',
+        "a row has more than 1,048,576 bytes",
+    ),
+    "an object without its end": ("a.jsonl", b'{"a": 1}\n{"a": \n', r"a\.jsonl: line 2 is no JSON"),
+    "an archive of several files": (
+        "a.zip",
+        zipped(**{"a.csv": b"id\n1\n", "b.csv": b"id\n2\n"}),
+        "the archive has 2 files; expected one",
+    ),
     "too few values": ("a.csv", b"a,b\n" + b"1,2\n" * 20 + b"\n3\n", r"a\.csv: line 23 has 1 values; expected 2: '3'"),
     "too many values": (
         "a.csv",

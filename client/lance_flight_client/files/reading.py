@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +19,7 @@ from lance_flight.model.arrow_types import storage_of
 from pyarrow import fs
 
 from lance_flight_client.files.names import ENDINGS, format_of
-from lance_flight_client.files.sniffing import decompress
+from lance_flight_client.files.sniffing import archive_members, decompress
 from lance_flight_client.files.text_files import CsvFile, TextFile
 
 _WILD = "*?["
@@ -52,7 +53,7 @@ def find_files(argument: str, format: str | None) -> Found:
         for info in infos
         if info.is_file and not _is_hidden(info.path, base)
     )
-    known = [(*file, format or format_of(file[0])) for file in files]
+    known = [(*file, format or format_of(file[0]) or _format_in_archive(filesystem, file[0])) for file in files]
     chosen = [each for each in known if each[3] is not None]
     if not chosen:
         if not files:
@@ -74,6 +75,18 @@ def find_files(argument: str, format: str | None) -> Found:
         changed=[moment for _, _, moment, _ in chosen],
         format=formats[0],
     )
+
+
+def _format_in_archive(filesystem: fs.FileSystem, path: str) -> str | None:
+    """Return the format that the names inside a ZIP say; None for no archive, and for names of several formats."""
+    if not path.lower().endswith(".zip"):
+        return None
+    try:
+        with filesystem.open_input_file(path) as file, ZipFile(file) as archive:
+            formats = {format_of(member) for member in archive_members(archive)}
+    except (OSError, BadZipFile):
+        return None
+    return formats.pop() if len(formats) == 1 else None
 
 
 def _address(argument: str) -> str:

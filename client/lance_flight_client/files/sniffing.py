@@ -166,18 +166,18 @@ def decompress(file: Any, name: str, *, sheet: str | None = None, is_workbook: b
     codec = next((codec for sign, codec in _CODECS.items() if magic.startswith(sign)), None)
     if magic.startswith(_ZIP):
         with zipfile.ZipFile(file) as archive:
-            # A Mac adds files of its own beside those that a user puts in.
-            members = [
-                each
-                for each in archive.namelist()
-                if not each.endswith("/") and not each.startswith(("__MACOSX/", "."))
-            ]
+            members = archive_members(archive)
             if len(members) != 1:
                 raise DataError(f"{name}: the archive has {len(members)} files; expected one, or the files themselves")
             with archive.open(members[0]) as stream:
                 yield pa.PythonFile(stream, "r")
         return
     yield buffered if codec is None else pa.CompressedInputStream(buffered, codec)
+
+
+def archive_members(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the files in an archive; a Mac adds some of its own beside those that a user puts in."""
+    return [each for each in archive.namelist() if not each.endswith("/") and not each.startswith(("__MACOSX/", "."))]
 
 
 class Replayed(io.RawIOBase):

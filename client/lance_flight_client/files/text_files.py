@@ -205,10 +205,7 @@ class CsvFile:
                     text = self.form.shape.delimiter.join(texts)[:100]
                     return DataError(f"{self.name}: line {line:,} {expected}: {text!r}")
         if "straddl" in str(exc):
-            most = self.form.reading.block_size
-            return DataError(
-                f"{self.name}: a row has more than {most:,} bytes; expected shorter ones, or a file of Parquet"
-            )
+            return _too_long(self.name, self.form.reading.block_size)
         if "invalid UTF8" in str(exc) and self.reopen is not None:
             with self.reopen() as stream:
                 for line, raw in enumerate(io.BufferedReader(stream), 1):
@@ -291,11 +288,14 @@ class JsonFile:
             raise DataError(
                 f"{name}: the number {large.decode()} is longer than a BIGINT; expected it as a text, with quotes"
             )
-        line = begun.partition(b"\n")[0]
+        line, end, _ = begun.partition(b"\n")
+        is_array = begun.startswith(b"[")
+        if not (end or is_whole or is_array):
+            raise _too_long(name, len(head))
         file = cls(
             name=name,
             encoding=encoding,
-            is_array=begun.startswith(b"["),
+            is_array=is_array,
             has_long_objects=not _is_json(line),
             schema=pa.schema([]),
             reopen=reopen,
@@ -321,7 +321,7 @@ class JsonFile:
             except pa.ArrowInvalid as exc:
                 mixed = _MIXED.search(str(exc))
                 if mixed is None or mixed[1] in self.as_text or (self.has_long_objects and not self.is_array):
-                    raise
+                    raise DataError(self._wrong(self.schema) or f"{self.name}: {exc}") from exc
                 self.as_text.add(mixed[1])
 
     def _without_types(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -365,11 +365,13 @@ class JsonFile:
         own = pa.schema([schema.field(field.name) if field.name in schema.names else field for field in self.schema])
         try:
             lines = self._without_types(self._lines(stream))
-            for batch in self._read(_Chunks(lines), own, 1 << 20, "error"):
+            for batch in self._read(_Chunks(lines), own, _MOST_BYTES, "error"):
                 # Arrow's reader takes any bytes for text.
                 batch.validate(full=True)
                 yield self._convert(batch, own)
         except pa.ArrowInvalid as exc:
+            if "straddl" in str(exc):
+                raise _too_long(self.name, _MOST_BYTES) from exc
             raise DataError(self._wrong(own) or f"{self.name}: {exc}") from exc
 
     def _convert(self, batch: pa.RecordBatch, own: pa.Schema) -> pa.RecordBatch:
@@ -424,7 +426,7 @@ class JsonFile:
                     return f"{place} is no JSON: {exc}"
                 if not isinstance(row, dict):
                     return f"{place} is no object of JSON: {line[:100].decode(errors='replace')!r}"
-                for name, value in row.items():
+                for name, value in row.items() if len(schema) else ():
                     if name not in schema.names:
                         return (
                             f"{place} has a key {name!r} that no row before has; name it: --types '\"{name}\" VARCHAR'"
@@ -433,6 +435,14 @@ class JsonFile:
                     if name not in self.as_text and not _has_type(value, kind):
                         return f"{place}, column {name!r}: {json.dumps(value, ensure_ascii=False)[:100]} is no {type_name(kind)}"
         return None
+
+
+_MOST_BYTES = 1 << 20
+"""Most bytes of an object of JSON."""
+
+
+def _too_long(name: str, most: int) -> DataError:
+    return DataError(f"{name}: a row has more than {most:,} bytes; expected shorter ones, or a file of Parquet")
 
 
 _MIXED = re.compile(r"Column\(/([^)/]+)[^)]*\) changed from")
