@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -107,17 +108,20 @@ SPARK_SESSION = {
 }
 
 
+@cache
 def is_slow_place(module: Path) -> bool:
     """Tell whether a test module is slow by where it lies."""
     path = PurePosixPath(module.relative_to(TESTS).as_posix())
     return path.parts[0] in SLOW_DIRECTORIES and str(path) not in QUICK_MODULES
 
 
+@cache
 def is_long(module: Path) -> bool:
     """Tell whether the quick run leaves out a module whose cases are all taken otherwise."""
     return _is_listed(module, LONG_MODULES)
 
 
+@cache
 def some_of(module: Path) -> int:
     """Return how many cases of each slow test of a module the default run takes."""
     return ALL if _is_listed(module, CHEAP_MODULES) else SOME
