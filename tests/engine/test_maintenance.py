@@ -122,8 +122,9 @@ def test_less_than_a_transaction_may_take_has_to_be_forced(database: Database, c
     age(database.root / copied, hours=1.5)
     said = database.refuses(f"VACUUM {copied} TRANSACTIONS 1 HOUR")
     assert "[refused] what is not committed is kept for 2 hours, got 1" in said
+    planned = database.query(f"VACUUM {copied} RETAIN 0 HOURS TRANSACTIONS 1 HOUR DRY RUN").to_pylist()
     assert loose.exists()
-    database.query(f"VACUUM {copied} TRANSACTIONS 1 HOUR FORCE")
+    assert database.query(f"VACUUM {copied} RETAIN 0 HOURS TRANSACTIONS 1 HOUR FORCE").to_pylist() == planned != []
     assert not loose.exists()
     assert database.rows(SUM.format(copied)) == [("a", 3, 6), ("b", 3, 9)]
 

@@ -501,7 +501,8 @@ class VacuumRules:
     """Rules for what vacuum may remove.
 
     Snapshots that have not been the newest for `retain_hours`, and what was written `transaction_hours` ago and never became
-    visible: no transaction may take longer. Less than `FLOOR_HOURS`, and than `TRANSACTION_FLOOR_HOURS`, only by `force`.
+    visible: no transaction may take longer. Less than `FLOOR_HOURS`, and than `TRANSACTION_FLOOR_HOURS`, only by `force`, or by a
+    `dry_run`, which removes nothing.
     """
 
     retain_hours: float = FLOOR_HOURS
@@ -512,12 +513,14 @@ class VacuumRules:
     def check(self) -> VacuumRules:
         """Return these rules; `InvalidInput` or `Refused` for those that may not be."""
         check_least(0, retain_hours=self.retain_hours, transaction_hours=self.transaction_hours)
-        if self.retain_hours < FLOOR_HOURS and not self.force:
+        if self.force or self.dry_run:
+            return self
+        if self.retain_hours < FLOOR_HOURS:
             raise Refused(
                 f"snapshots are kept for {FLOOR_HOURS:g} hours, got {self.retain_hours:g}: readers without a lease"
                 " may need them; force it where there are none"
             )
-        if self.transaction_hours < TRANSACTION_FLOOR_HOURS and not self.force:
+        if self.transaction_hours < TRANSACTION_FLOOR_HOURS:
             raise Refused(
                 f"what is not committed is kept for {TRANSACTION_FLOOR_HOURS:g} hours, got {self.transaction_hours:g}:"
                 " transactions in progress may commit it; force it where nothing is written"
