@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -15,10 +15,12 @@ from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, Writt
 from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
-from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.statements.alter_columns import AlterColumns
+from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure
 
@@ -215,7 +217,9 @@ def test_the_whole_table_is_replaced_by_nothing(place: Path) -> None:
         pytest.param(
             Replaces.NOTHING_OF_READ, "INSERT INTO t VALUES (9, 'b')", False, id="rows to compare with none of"
         ),
-        pytest.param(Replaces.NOTHING, "ALTER TABLE t ADD COLUMN n INTEGER", True, id="another schema"),
+        pytest.param(Replaces.NOTHING, "ALTER TABLE t ALTER COLUMN id DROP NOT NULL", True, id="another schema"),
+        pytest.param(Replaces.NOTHING, "ALTER TABLE t ADD COLUMN n INTEGER", False, id="another column"),
+        pytest.param(Replaces.READ, "ALTER TABLE t ADD COLUMN n INTEGER", True, id="another column of what was read"),
         pytest.param(Replaces.NOTHING, "ALTER TABLE t SET PARTITIONED BY (id)", False, id="another spec"),
     ],
 )
@@ -281,3 +285,88 @@ def test_a_write_on_a_branch_stays_there(place: Path) -> None:
     assert ids(place) == [1, 2]
     publish(opened(place), "trial")
     assert ids(place) == [1, 2, 3, 4, 5]
+
+
+def begin_evolved(place: Path, change: str = "ADD COLUMN more VARCHAR") -> SharedWrite:
+    """A write of rows with the columns after a change, which is committed with them."""
+    table, root = opened(place), Root(Store(str(place.parent)))
+    statement = cast("AlterColumns", parse(f"ALTER TABLE t {change}"))
+    snapshot = table.snapshot()
+    evolution = statement.changes(root, TableName("public", "t")).plan(table, snapshot)
+    assert evolution is not None
+    return SharedWrite.of(table, evolution.on(table.store, snapshot).shown_on(snapshot), evolution)
+
+
+def evolved_task(write: SharedWrite, *found: Mapping[str, object]) -> WrittenFiles:
+    return sent(sent(write).write([pa.Table.from_pylist(list(found))], evaluate))
+
+
+def stored(place: Path) -> dict[object, Mapping[str, object]]:
+    """All rows by their ids, as Lance reads them."""
+    found = [row for table in stored_tables(place) for row in table.dataset.to_table().to_pylist()]
+    return {row["id"]: row for row in found}
+
+
+NEW_ROWS = ({"id": 3, "p": "a", "more": "x"}, {"id": 4, "p": "c", "more": None})
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["", "INSERT INTO t VALUES (9, 'a')", "INSERT INTO t VALUES (9, 'c')", "ALTER TABLE t COMPACT"]
+)
+def test_columns_are_committed_with_the_rows_that_have_them(place: Path, meanwhile: str) -> None:
+    write = begin_evolved(place)
+    parts = evolved_task(write, *NEW_ROWS)
+    if meanwhile:
+        engine = Engine(Root(Store(str(place.parent))), target_partitions=2)
+        (engine.query if "COMPACT" in meanwhile else engine.update)(meanwhile)
+    before = opened(place).snapshot()
+    assert before.schema.plain.names == ["id", "p"]
+    token = CommitToken.now("once", 2)
+    assert commit(write, parts, once=token) == before.version + 1
+    assert opened(place).snapshot().schema.plain.names == ["id", "p", "more"]
+    others = {9: None} if meanwhile.startswith("INSERT") else {}
+    assert {number: row["more"] for number, row in stored(place).items()} == {
+        1: None,
+        2: None,
+        3: "x",
+        4: None,
+    } | others
+    with pytest.raises(AlreadyCommitted):
+        commit(begin(place), task(begin(place), (5, "a")), once=token)
+    sql(place, "UPDATE t SET more = 'z' WHERE more IS NULL")
+    assert {row["more"] for row in stored(place).values()} == {"x", "z"}
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["ALTER TABLE t ADD COLUMN other INT", "ALTER TABLE t ADD COLUMN more VARCHAR", "DROP TABLE t"]
+)
+def test_columns_that_others_have_changed_refuse_the_rows_of_new_ones(place: Path, meanwhile: str) -> None:
+    write = begin_evolved(place)
+    parts = evolved_task(write, *NEW_ROWS)
+    sql(place, meanwhile)
+    with pytest.raises((SerializationFailure, NotFound)):
+        commit(write, parts)
+    assert not place.exists() or set(stored(place)) == {1, 2}
+
+
+def test_rows_replaced_under_new_columns_must_be_as_they_were(place: Path) -> None:
+    first, second = begin_evolved(place), begin_evolved(place)
+    read = [table_of(place, "a")]
+    sql(place, "INSERT INTO t VALUES (9, 'b')")
+    commit(first, evolved_task(first, NEW_ROWS[0]), replaces=Replaces.READ, read=read)
+    assert set(stored(place)) == {2, 3, 9}
+    with pytest.raises(SerializationFailure):
+        commit(second, evolved_task(second, NEW_ROWS[0]), replaces=Replaces.READ, read=read)
+    assert {number: row["more"] for number, row in stored(place).items()} == {2: None, 3: "x", 9: None}
+
+
+def test_columns_of_rows_that_are_discarded_stay_as_they_are(place: Path) -> None:
+    write, before = (
+        begin_evolved(place, "ADD COLUMN more VARCHAR, ALTER COLUMN id TYPE BIGINT"),
+        opened(place).snapshot(),
+    )
+    write.discard(evolved_task(write, *NEW_ROWS))
+    assert (opened(place).snapshot().version, held(place)) == (before.version, [(1, "a"), (2, "b")])
+    sql(place, "INSERT INTO t VALUES (3, 'a')")
+    assert held(place) == [(1, "a"), (2, "b"), (3, "a")]
+    assert all(table.dataset.schema.names == ["id", "p"] for table in stored_tables(place))

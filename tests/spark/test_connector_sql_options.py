@@ -124,6 +124,58 @@ def test_a_merge_changes_the_columns_that_it_is_asked_to(
         sql.sql(f"INSERT INTO {name} (id, k) VALUES (NULL, 1)")
 
 
+def commits(database: Database, table: str) -> list[str]:
+    """What each commit to a table did, newest first; those that store the metadata of the commit before say nothing new."""
+    done = database.rows(f'SELECT operation FROM "{table}$snapshots" ORDER BY version DESC')
+    return [operation for (operation,) in done if operation != "metadata"]
+
+
+def test_the_columns_of_a_write_are_committed_with_its_rows(sql: SparkSession, database: Database, table: str) -> None:
+    name = f"lake.{table}"
+    database.run(f"CREATE TABLE {table} (id BIGINT, k INT, n INT) PARTITIONED BY (k)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1, 1), (2, 2, 2)")
+    before, columns = commits(database, table), database.rows(f"SHOW CREATE TABLE {table}")
+    merge = (
+        f"MERGE WITH SCHEMA EVOLUTION INTO {name} t USING (SELECT * FROM VALUES {{}} AS s(id, k, n, word)) s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    sql.sql("EXPLAIN " + merge.format("(2L, 2, 3, 'b')")).collect()
+    with pytest.raises(PySparkException, match="MERGE_CARDINALITY_VIOLATION"):
+        sql.sql(merge.format("(2L, 2, 3, 'b'), (2L, 2, 4, 'c')"))
+    assert (commits(database, table), database.rows(f"SHOW CREATE TABLE {table}")) == (before, columns)
+    sql.sql(merge.format("(2L, 2, 1L << 40, 'b'), (3L, 3, 3L, 'c')"))
+    made, *others = commits(database, table)
+    assert others == before
+    assert made.startswith("alter column n type BIGINT, add column word; write 2 rows")
+    held = [(1, 1, 1, None), (2, 2, 1 << 40, "b"), (3, 3, 3, "c")]
+    assert database.rows(f"SELECT * FROM {table} ORDER BY id") == held
+    assert rows(sql.table(name)) == held
+    if IS_NEWEST:
+        check_evolved_inserts(sql, database, table)
+
+
+def check_evolved_inserts(sql: SparkSession, database: Database, table: str) -> None:
+    """Add columns by INSERT and by DataFrames, in one commit each, which a failure leaves none of."""
+    name, before = f"lake.{table}", commits(database, table)
+    wider = sql.sql("SELECT 4L AS id, 4 AS k, 4L AS n, 'd' AS word, 0.5D AS x")
+    wider.writeTo(name).option("mergeSchema", "true").option("commit_id", "once").append()
+    wider.writeTo(name).option("mergeSchema", "true").option("commit_id", "once").append()
+    assert commits(database, table)[1:] == before
+    with pytest.raises(PySparkException, match="no more"):
+        sql.sql(
+            f"INSERT WITH SCHEMA EVOLUTION INTO {name} BY NAME SELECT id, k, CAST(raise_error('no more') AS INT) AS w FROM {name}"
+        )
+    sql.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {name} BY NAME SELECT 5L AS id, 5 AS k, date'2026-11-28' AS y")
+    over = sql.sql("SELECT 6L AS id, 5 AS k, 6L AS n, 'f' AS word, 1D AS x, date'2026-11-29' AS y, true AS z")
+    over.writeTo(name).option("mergeSchema", "true").overwritePartitions()
+    assert len(commits(database, table)) == len(before) + 3
+    assert [str(row) for row in database.rows(f"SELECT id, word, x, y, z FROM {table} WHERE id > 2 ORDER BY id")] == [
+        "(3, 'c', None, None, None)",
+        "(4, 'd', 0.5, None, None)",
+        "(6, 'f', 1.0, datetime.date(2026, 11, 29), True)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("catalog", "more"),
     [

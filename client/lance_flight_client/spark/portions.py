@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from lance_flight.catalog.history import Added
@@ -16,15 +17,22 @@ from lance_flight_client.dataset.portions import TablePortion
 from lance_flight_client.spark.source import import_planner
 from lance_flight_client.spark.types import carried_batch, carried_schema
 
+if TYPE_CHECKING:
+    from lance_flight.catalog.bulk.shared_writes import Evolution
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSnapshot:
-    """The version of a table that a read was planned at; `committed_at` tells it from one that was made again since."""
+    """The version of a table that a read was planned at; `committed_at` tells it from one that was made again since.
+
+    With an `evolution` it is read with the columns that a write is going to change.
+    """
 
     root: Store
     table: TableName
     version: int
     committed_at: datetime
+    evolution: Evolution | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

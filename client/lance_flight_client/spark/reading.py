@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
+from lance_flight.catalog.bulk.shared_writes import Evolution
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables.sources import divide_rows, row_counts
 from lance_flight.engine.translation.evaluation import check_condition
+from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.pins import FixedPin
@@ -58,6 +60,8 @@ class DirectPlan:
     resolved: Mapping[str, FixedPin]
     source: pa.Schema
     ids: Mapping[str, int]
+    evolution: Evolution | None = None
+    """The change of columns of a write that is read for; `source` has the columns after it."""
 
     @property
     def wanted(self) -> pa.Schema:
@@ -109,10 +113,11 @@ class DirectPlan:
             self.committed_at,
             filter,
         )
-        found = None if self.resolved else _FOUND.get(key)
+        is_of_version = not self.resolved and self.evolution is None
+        found = _FOUND.get(key) if is_of_version else None
         if found is None:
             found = prune_tables(table, snapshot, filter, self.resolved)
-        if not self.resolved:
+        if is_of_version:
             _FOUND.put(key, found)
         return found
 
@@ -124,7 +129,18 @@ class DirectPlan:
     def planned(self) -> PlannedSnapshot:
         """The version that is read."""
         root = store_of(self.options.root or "", self.options.storage)
-        return PlannedSnapshot(root, self.table, self.version, self.committed_at)
+        return PlannedSnapshot(root, self.table, self.version, self.committed_at, self.evolution)
+
+    def evolved(self, changes: ColumnChanges) -> DirectPlan | None:
+        """Return this read with the columns that a write is going to change; None where they are changed before it (`ColumnChanges.plan`)."""
+        table, snapshot = self.open_table()
+        if not isinstance(table, PartitionedNamespace) or self.evolution is not None:
+            return None
+        evolution = changes.plan(table, snapshot)
+        if evolution is None:
+            return None
+        schema = evolution.after
+        return replace(self, evolution=evolution, source=schema.plain, ids=schema.ids)
 
 
 def open_planned(planned: PlannedSnapshot) -> tuple[Table, Snapshot]:
@@ -140,6 +156,8 @@ def open_planned(planned: PlannedSnapshot) -> tuple[Table, Snapshot]:
         ) from exc
     if snapshot.committed_at != planned.committed_at:
         raise Conflict(f"table {name!r} was dropped and made again since this read was planned; load it again")
+    if planned.evolution is not None:
+        snapshot = planned.evolution.on(table.store, snapshot).shown_on(snapshot)
     return table, snapshot
 
 

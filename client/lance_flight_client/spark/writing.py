@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
-from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenFiles
+from lance_flight.catalog.bulk.shared_writes import Evolution, Replaces, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken, Once, checked_id, named_commit
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
@@ -206,10 +206,19 @@ def planned_write(options: WriteOptions, schema: StructType) -> PlannedWrite:
     return target.plan_write(target.create(), options)
 
 
-def write_to(table: Table, name: str, schema: StructType, replaces: Replaces = Replaces.NOTHING) -> PlannedWrite:
-    """Return a write to a table that is open, which begins now; `SchemaError` where the columns do not fit it."""
-    names = _names(name, arrow_schema(schema), table.snapshot())
-    return PlannedWrite(shared=SharedWrite.begin(table), names=names, replaces=replaces)
+def write_to(
+    table: Table,
+    name: str,
+    schema: StructType,
+    replaces: Replaces = Replaces.NOTHING,
+    *,
+    on: Snapshot | None = None,
+    evolution: Evolution | None = None,
+) -> PlannedWrite:
+    """Return a write to a table that is open, on top of a snapshot and of a change of its columns; `SchemaError` where the columns do not fit."""
+    base = table.begin().base if on is None else on
+    names = _names(name, arrow_schema(schema), base)
+    return PlannedWrite(shared=SharedWrite.of(table, base, evolution), names=names, replaces=replaces)
 
 
 def make_table(options: WriteOptions, schema: StructType) -> None:

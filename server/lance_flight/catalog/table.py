@@ -449,21 +449,25 @@ class PartitionedNamespace(Table):
         New columns get ids that no column of another branch has: both may come to be in one schema.
         """
 
-        def newest() -> Snapshot:
-            snapshot = self._writable()
-            free = self._free_field_id()
-            if free <= snapshot.schema.next_field_id:
-                return snapshot
-            return replace(snapshot, schema=replace(snapshot.schema, next_field_id=free))
-
         def change_with_free_ids(snapshot: Snapshot) -> Revision | None:
-            revision, first = change(snapshot), snapshot.schema.next_field_id
-            has_new = revision is not None and revision.schema is not None and revision.schema.next_field_id > first
-            if has_new and self._free_field_id() > first:
-                raise Conflict(f"another branch of {self.name!r} has columns of these ids by now")
+            revision = change(snapshot)
+            if revision is not None and revision.schema is not None:
+                self.check_free_ids(snapshot.schema, revision.schema)
             return revision
 
-        return evolve(self.log, change_with_free_ids, newest)
+        return evolve(self.log, change_with_free_ids, lambda: self.with_free_ids(self._writable()))
+
+    def with_free_ids(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot whose next column gets an id that no column of another branch has."""
+        free = self._free_field_id()
+        if free <= snapshot.schema.next_field_id:
+            return snapshot
+        return replace(snapshot, schema=replace(snapshot.schema, next_field_id=free))
+
+    def check_free_ids(self, before: NamespaceSchema, after: NamespaceSchema) -> None:
+        """Raise `Conflict` if another branch has by now columns of ids that were free before a change of columns."""
+        if after.next_field_id > before.next_field_id and self._free_field_id() > before.next_field_id:
+            raise Conflict(f"another branch of {self.name!r} has columns of these ids by now")
 
     def _free_field_id(self) -> int:
         """Return the first id that no column of another branch has or had; 0 where there is no branch."""

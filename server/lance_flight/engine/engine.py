@@ -46,6 +46,7 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
 from lance_flight.engine.sql.references import CATALOG, table_name
+from lance_flight.engine.statements.alter_columns import AlterColumns
 from lance_flight.engine.statements.answering import Answering, Reports, maintenance_work
 from lance_flight.engine.statements.kinds import (
     Answer,
@@ -66,6 +67,7 @@ from lance_flight.engine.statements.kinds import (
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.translation.parameters import check_parameters
 from lance_flight.engine.writes import ingest
+from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, Receiver, SharedPart
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.long_texts import STATEMENTS, going_on
@@ -238,6 +240,11 @@ class Engine:
             raise SqlError("the statement returns rows; run it as a query")
         outcome = self.execute(sql, parameters, scope=scope)
         return outcome if isinstance(outcome, int) else outcome.rows or 0
+
+    def column_changes(self, name: TableName, sql: str) -> ColumnChanges | None:
+        """Return what an ALTER TABLE makes of the columns of a table, and change nothing; None for one about something else."""
+        statement = parse(sql)
+        return statement.changes(self.root, name) if isinstance(statement, AlterColumns) else None
 
     def _run_maintenance(
         self,

@@ -8,8 +8,9 @@ from threading import Lock
 from typing import Any, Protocol
 
 import pyarrow as pa
-from lance_flight.catalog.roots.directory import Root
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.adbc import Credentials, connect, execute
@@ -41,6 +42,10 @@ class RootBackend:
         plain, storage = split_options(options)
         self.root = Root(store_of(plain["root"], storage))
         self._engine = Engine(self.root, target_partitions=_LANES)
+
+    def column_changes(self, name: TableName, sql: str) -> ColumnChanges | None:
+        """Return what an ALTER TABLE makes of the columns of a table; None for one that changes something else."""
+        return self._engine.column_changes(name, sql)
 
     def rows(self, sql: str) -> pa.Table:
         return self._engine.query(sql)

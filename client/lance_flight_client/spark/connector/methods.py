@@ -13,10 +13,11 @@ from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupp
 from lance_flight.model.schema import primary_key_name
 from pyspark.sql.types import StructType
 
+from lance_flight_client.dataset.views import PrunedTables
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector import definitions, distribution, streams, writes
-from lance_flight_client.spark.connector.backends import SqlRunner, backend_of
+from lance_flight_client.spark.connector.backends import RootBackend, SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
 from lance_flight_client.spark.connector.foreign_words import COPIES, FOREIGN
@@ -115,7 +116,12 @@ def load_table(given: Arguments) -> dict[str, Any]:
     name = requested_table(given)
     point = Point(given.get("version"), given.get("microseconds"))
     relation = load(given["options"], backend(given), name, point)
-    description = describe(backend(given), name, relation)
+    return {**describe_loaded(name, relation, backend(given)), "is_pinned": point != NEWEST}
+
+
+def describe_loaded(name: NamedTable, relation: Relation, sql: SqlRunner) -> dict[str, Any]:
+    """Return what Spark is told of a table that is there."""
+    description = describe(sql, name, relation)
     answer = describe_table(
         name, relation, definitions.describe_columns(described_columns(relation), description.columns)
     )
@@ -124,7 +130,6 @@ def load_table(given: Arguments) -> dict[str, Any]:
         **answer,
         "partitioning": description.partitioning,
         "properties": {**description.properties, **answer["properties"], **comment},
-        "is_pinned": point != NEWEST,
         "hidden": [*HIDDEN, *NO_HIDDEN] if isinstance(relation, DirectTable | ServerTable) else [],
         "key": {"name": primary_key_name(name.name), "columns": description.key} if description.key else None,
     }
@@ -185,6 +190,20 @@ def alter_table(given: Arguments) -> None:
     backend(given).run(definitions.alterations(qualified_name(given), changes))
 
 
+def evolve_table(given: Arguments) -> dict[str, Any]:
+    """Return a table with the columns that a write asks for, which are committed with its rows, or else now."""
+    name, sql = requested_table(given), backend(given)
+    relation = load(given["options"], sql, name)
+    if isinstance(relation, DirectTable) and isinstance(sql, RootBackend):
+        changes = definitions.with_stored_paths(given["changes"], relation.source)
+        asked = sql.column_changes(relation.plan.table, definitions.alterations(qualified_name(given), changes))
+        evolved = None if asked is None else relation.plan.evolved(asked)
+        if evolved is not None:
+            return describe_loaded(name, DirectTable(evolved), sql)
+    alter_table(given)
+    return load_table(given)
+
+
 def drop_table(given: Arguments) -> bool:
     """Drop a table; return whether there was one. A view is refused: Spark says nothing where False is returned for what it has loaded."""
     kind = kind_of(backend(given), requested_table(given))
@@ -224,8 +243,14 @@ def create_namespace(given: Arguments) -> None:
 
 
 def drop_namespace(given: Arguments) -> None:
-    """Drop an empty schema."""
-    backend(given).run(f"DROP SCHEMA {quote_name(schema_of(given['namespace']))}")
+    """Drop a schema, with all that is in it if it is to `cascade`: each table and view in a commit of its own."""
+    schema = schema_of(given["namespace"])
+    if given["cascade"] and schema == "public":
+        raise Unsupported("DROP NAMESPACE public CASCADE: the schema public stays; expected DROP TABLE of its tables")
+    for kind, names in (("VIEW", list_views), ("TABLE", list_tables)) if given["cascade"] else ():
+        for name in names(given):
+            backend(given).run(f"DROP {kind} {quote_name(schema)}.{quote_name(name)}")
+    backend(given).run(f"DROP SCHEMA {quote_name(schema)}")
 
 
 def qualified_name(given: Arguments) -> str:
@@ -315,7 +340,6 @@ def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
     """Plan the tasks of a scan that reads the files of a root, from one look at which partitions are left."""
     pruned_tables, partitions = planned.plan_tables(), planned.options.partitions
     tasks = group_tasks(planned, pruned_tables, most if partitions is None else min(most, partitions))
-    pruning = pruned_tables.planned.pruning
     return {
         "portions": [
             pickle_handle(portion) for portion in (tasks.portions if tasks else planned.portions_of(pruned_tables))
@@ -323,8 +347,22 @@ def _planned_tasks(planned: DirectPlan, most: int) -> dict[str, Any]:
         "keys": [key.to_json() for key in tasks.keys] if tasks else [],
         "values": tasks.values if tasks else [],
         "rows": tasks.rows if tasks else sum(row_counts([piece.part.table for piece in pruned_tables.pieces])),
-        "partitions": f"{pruning.scanned} / {pruning.total}" if pruned_tables.planned.snapshot.is_partitioned else None,
+        "partitions": _count_partitions(pruned_tables),
     }
+
+
+def _count_partitions(found: PrunedTables) -> str | None:
+    """Return how many partitions of how many may have rows that are looked for."""
+    pruning = found.planned.pruning
+    return f"{pruning.scanned} / {pruning.total}" if found.planned.snapshot.is_partitioned else None
+
+
+def deleted_partitions(given: Arguments) -> str | None:
+    """Return how many partitions of how many a DELETE may change; None where a server finds them."""
+    relation = relation_of(given)
+    if not isinstance(relation, DirectTable):
+        return None
+    return _count_partitions(relation.where(condition_of(relation, given["predicates"])).plan_tables())
 
 
 def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
@@ -338,6 +376,7 @@ def plan_whole_partitions(given: Arguments) -> dict[str, Any]:
         "values": [],
         "rows": planned.rows,
         "read": planned.read,
+        "partitions": planned.partitions,
     }
 
 
@@ -457,6 +496,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             stage_table,
             end_table,
             alter_table,
+            evolve_table,
             drop_table,
             drop_view,
             rename_table,
@@ -476,6 +516,7 @@ METHODS: Mapping[str, Callable[[Arguments], Any]] = MappingProxyType(
             load_procedure,
             call,
             can_delete,
+            deleted_partitions,
             delete_where,
             *streams.METHODS,
         )

@@ -110,7 +110,7 @@ class TableWriteOptions:
     def parse(cls, options: Mapping[str, str]) -> TableWriteOptions:
         """Read options as Spark gives them; `InvalidInput` names what is wrong with them.
 
-        What `mergeSchema` asks for was done before there was anything to write.
+        What `mergeSchema` asks for was planned before there was anything to write.
         """
         given = {name: value for name, value in options.items() if name.lower() != "mergeschema"}
         table_write_options: TableWriteOptions = _parse(cls, given, WRITE)

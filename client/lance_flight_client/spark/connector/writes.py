@@ -26,7 +26,7 @@ from lance_flight_client.spark.connector.definitions import create_table
 from lance_flight_client.spark.connector.jvm import PICKLER, pickle_handle
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads, text
 from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession
-from lance_flight_client.spark.connector.table_options import TableWriteOptions
+from lance_flight_client.spark.connector.table_options import TableWriteOptions, check_options
 from lance_flight_client.spark.options import NamedTable, ReadOptions, WriteOptions
 from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import Portion, ReadPlan
@@ -211,7 +211,12 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
     if planned.shared.branch != (None if table.branch is None else table.branch.name):
         return planned
     read = sorted({planned_table.object_id for plan in plans for planned_table in plan.plan_tables().planned.tables})
-    shared = SharedWrite.begin(table, snapshot.version)
+    evolution = planned.shared.evolution
+    if evolution is not None and snapshot.version != planned.shared.version:
+        raise Conflict(
+            f"table {oldest.table.name!r} was changed while a write with schema evolution was planned; run it again"
+        )
+    shared = SharedWrite.begin(table, snapshot.version) if evolution is None else planned.shared
     return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
 
 
@@ -250,6 +255,11 @@ def begun_in_root(
         )
     plan = relation.plan
     _check_branch(options, predicates)
+    if plan.evolution is not None:
+        check_options(options.points, (), "write with schema evolution")
+        opened, snapshot = plan.open_table()
+        planned = write_to(opened, plan.table.name, schema, replaces, on=snapshot, evolution=plan.evolution)
+        return replace(planned, read=_overwritten_tables(plan, predicates)) if predicates else planned
     name = plan.table.name if options.branch is None else f"{plan.table.name}@{options.branch}"
     table = f"{quote_name(plan.table.db_schema)}.{quote_name(name)}"
     planned = planned_write(
@@ -352,6 +362,8 @@ class ReplacedRows:
     portions: Sequence[Portion]
     read: Sequence[str] | str | None
     rows: int | None
+    partitions: str | None = None
+    """How many partitions of how many are read; None where a server finds them, or for a table that has none."""
 
 
 def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | None) -> ReplacedRows:
@@ -374,7 +386,14 @@ def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | N
     ]
     counts = row_counts([piece.part.table for piece in pieces])
     tasks = balance_tasks(list(zip(pieces, counts, strict=True)), tasks_for(sum(counts), None))
-    return ReplacedRows(whole.schema, [whole.portion(pruned_tables, task) for task in tasks], sorted(left), sum(counts))
+    planned = pruned_tables.planned
+    return ReplacedRows(
+        whole.schema,
+        [whole.portion(pruned_tables, task) for task in tasks],
+        sorted(left),
+        sum(counts),
+        f"{len(left)} / {len(planned.tables)}" if planned.snapshot.is_partitioned else None,
+    )
 
 
 def _tables(plan: DirectPlan) -> set[str]:

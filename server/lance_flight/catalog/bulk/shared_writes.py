@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -21,12 +21,14 @@ from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import Table, require_partitions
 from lance_flight.errors import NotFound, SerializationFailure
 from lance_flight.model.naming import directory_name, new_mark
+from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate
 
 
@@ -48,12 +50,30 @@ WrittenFiles: TypeAlias = tuple[TableUpdate, ...]
 _RESTING_ON_READS = frozenset({Replaces.TABLE, Replaces.READ, Replaces.NOTHING_OF_READ})
 
 
+class Evolution(Protocol):
+    """A change of columns that goes with the rows (`evolving.schema_evolution.PlannedEvolution`)."""
+
+    @property
+    def before(self) -> NamespaceSchema:
+        """The columns that it changes."""
+        ...
+
+    @property
+    def after(self) -> NamespaceSchema:
+        """The columns that the rows have."""
+        ...
+
+    def on(self, root: Store, snapshot: Snapshot) -> Revision:
+        """Return the change on a snapshot; `SerializationFailure` where its columns are others by now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrite:
     """State of one write that all its processes share: the namespace, its snapshot at the beginning, the write's mark.
 
-    A snapshot with that number and another `committed_at` is one of another table that has the name by now. `began` is
-    by the clock of the machine that begins it, which also commits it.
+    A snapshot with that number and another `committed_at` is one of another table that has the name by now. The columns that
+    `evolution` changes are committed with the rows. `began` is by the clock of the machine that begins it, which also commits it.
     """
 
     store: Store
@@ -61,6 +81,7 @@ class SharedWrite:
     version: int
     committed_at: datetime
     mark: str
+    evolution: Evolution | None = None
     began: float = field(default_factory=time.time)
 
     @classmethod
@@ -69,14 +90,15 @@ class SharedWrite:
         return cls.of(namespace, namespace.begin(None if at is None else namespace.snapshot(at)).base)
 
     @classmethod
-    def of(cls, namespace: Table, base: Snapshot) -> Self:
-        """Return a write on top of a snapshot that a transaction has begun with."""
+    def of(cls, namespace: Table, base: Snapshot, evolution: Evolution | None = None) -> Self:
+        """Return a write on top of a snapshot that a transaction has begun with, and of a change of its columns."""
         return cls(
             store=namespace.store,
             branch=None if namespace.branch is None else namespace.branch.name,
             version=base.version,
             committed_at=base.committed_at,
             mark=new_mark(),
+            evolution=evolution,
         )
 
     def write(
@@ -122,7 +144,7 @@ class SharedWrite:
             raise
         edits = combine_edits(parts)
         with namespace.discarding(snapshot, edits):
-            transaction = namespace.begin(snapshot, serializable=replaces in _RESTING_ON_READS)
+            transaction = self._transaction(namespace, snapshot, serializable=replaces in _RESTING_ON_READS)
             transaction.once = once
             self.age(transaction)
             if replaces is Replaces.NOTHING_OF_READ:
@@ -133,6 +155,19 @@ class SharedWrite:
                 _add(transaction, namespace.store, edits, replaces, evaluate)
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)
+
+    def _transaction(self, namespace: Table, snapshot: Snapshot, *, serializable: bool) -> Transaction:
+        if self.evolution is None:
+            return namespace.begin(snapshot, serializable=serializable)
+        evolution, table = self.evolution, require_partitions(namespace)
+
+        def change(newest: Snapshot) -> Revision:
+            table.check_free_ids(evolution.before, evolution.after)
+            return evolution.on(table.store, newest)
+
+        transaction = Transaction(snapshot, serializable=serializable)
+        transaction.evolution = change
+        return transaction
 
     def remove(self, written: Iterable[TableUpdate]) -> None:
         """Delete the files of a piece of work whose rows are not wanted; others may have written into the same directories."""
@@ -160,6 +195,8 @@ class SharedWrite:
         snapshot = namespace.snapshot(self.version)
         if snapshot.committed_at != self.committed_at:
             raise SerializationFailure(f"table {self.store.name!r} was dropped or replaced by another writer")
+        if self.evolution is not None:
+            snapshot = self.evolution.on(self.store, snapshot).shown_on(snapshot)
         return namespace, snapshot
 
 

@@ -11,18 +11,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from threading import Lock
 
+import pyarrow as pa
+
 from lance_flight.catalog.commits.once import remembering
-from lance_flight.catalog.commits.staging import Staging, gone
+from lance_flight.catalog.commits.staging import Staging, gone, without_repeats
 from lance_flight.catalog.commits.transaction import PartitionChange, TableUpdate, Transaction
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Snapshot
-from lance_flight.catalog.manifests.version_log import Revision, VersionLog, commit, reservation_of, wait_for_release
+from lance_flight.catalog.manifests.version_log import (
+    Change,
+    Revision,
+    VersionLog,
+    commit,
+    reservation_of,
+    wait_for_release,
+)
 from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.durability import check_kept
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import (
@@ -310,11 +320,11 @@ class Commits:
                 self._commit(group)
 
     def _commit(self, group: Sequence[_Member]) -> None:
-        """Settle every member of the group; a transaction that drops a table commits alone.
+        """Settle every member of the group; a transaction that drops a table or changes columns commits alone.
 
         So does one that only moves rows: readers of the history need not tell these from rows that another one adds.
         """
-        alone = [member for member in group if member.transaction.drops or member.transaction.moves]
+        alone = [member for member in group if member.transaction.is_alone]
         together = [member for member in group if member not in alone]
         for part in filter(None, (together, *([member] for member in alone))):
             try:
@@ -361,6 +371,11 @@ class _Together:
         for member in self.members:
             member.transaction.guard.end_commit()
         try:
+            newest = self._log.snapshot()
+            if not (newest.pending and self._changes):
+                return newest
+            # The guard row has room for one note of metadata.
+            self._log.follow(newest)
             return self._log.snapshot()
         except NotFound as exc:
             raise SerializationFailure(f"table {self._log.root.name!r} was dropped by another writer") from exc
@@ -370,6 +385,9 @@ class _Together:
         if self._attempts:
             commit_counts.add(CommitEvent.RETRY)
         self._attempts += 1
+        evolved = next((change(snapshot) for change in self._changes), None)
+        if evolved is not None:
+            snapshot = evolved.shown_on(snapshot)
         self.members[:] = _still_good(self.members, snapshot, self._log.root)
         if not self.members:
             return None
@@ -380,20 +398,42 @@ class _Together:
         failpoint("all_staged")
         once = [transaction.once for transaction in done if transaction.once is not None]
         _begin_guards(done)
-        return Revision(
+        revision = Revision(
             operation="; ".join(t.operation for t in done),
             rows=remembering(snapshot, rows, once),
             removed=gone(done, snapshot),
             transactions=tuple(t.id for t in done),
         )
+        return revision if evolved is None else _with_columns(revision, evolved)
+
+    @property
+    def _changes(self) -> list[Change]:
+        """The change of columns that goes along; none for most."""
+        changes = (member.transaction.evolution for member in self.members)
+        return [change for change in changes if change is not None]
 
     def answer(self, version: int) -> None:
         """Tell the members the version that shows them."""
+        if self._changes:
+            # It is committed, whatever comes of this: the next writer finds what is still missing.
+            with suppress(LanceFlightError, *UNREADABLE):
+                self._log.follow(self._log.snapshot())
         if self.members:
             commit_counts.add(CommitEvent.COMMITTED)
             commit_counts.add(CommitEvent.TRANSACTION, len(self.members))
         for member in self.members:
             member.version = version
+
+
+def _with_columns(revision: Revision, evolved: Revision) -> Revision:
+    """Return a revision together with the change of columns that its rows were written on top of."""
+    rows = [each.rows for each in (evolved, revision) if each.rows is not None]
+    return replace(
+        revision,
+        operation=f"{evolved.operation}; {revision.operation}",
+        rows=without_repeats(pa.concat_tables(rows)),
+        schema=evolved.schema,
+    )
 
 
 def _staging_of(log: VersionLog) -> Staging:

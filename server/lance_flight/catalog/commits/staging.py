@@ -66,9 +66,8 @@ class Staging:
         once = [t.once for t in group if t.once is not None]
         if once:
             properties[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
-        early = {
-            id(part) for t in group if t.base.schema.version != snapshot.schema.version for part in t.parts.values()
-        }
+        others = [t for t in group if t.evolution is not None or t.base.schema.version != snapshot.schema.version]
+        early = {id(part) for t in others for part in t.parts.values()}
         stage = partial(self._stage, metadata=properties, snapshot=snapshot, early=early)
         staged = self._stage_all(targets, [transaction.guard.check for transaction in group], stage)
         changed = [snapshot.rows.slice(0, 0)]
@@ -87,7 +86,7 @@ class Staging:
                 values = concatenate_tables([target.parts[0].added.values for target, _ in new])
                 builder = NewPartitions(snapshot, spec, key)
                 changed.append(builder.rows(values, [s.location for _, s in new], [s.pin for _, s in new]))
-        return _without_repeats(pa.concat_tables(changed))
+        return without_repeats(pa.concat_tables(changed))
 
     def _stage_all(
         self, targets: Sequence[_Target], checks: Sequence[Callable[[], None]], stage: Callable[[_Target], Staged]
@@ -117,7 +116,7 @@ class Staging:
     ) -> Staged:
         """Stage a version with the changes of all parts on the table's pin in `snapshot`; a plain one stores `metadata` in the version.
 
-        The parts `early`, by their `id`, were written under another schema than that of the snapshot.
+        The parts `early`, by their `id`, were written under another schema, or for versions that were staged with that of the snapshot.
         """
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
@@ -244,6 +243,8 @@ def _is_outdated(root: Store, part: PartitionChange, base: FixedPin | None, sche
         return not part.added.schema.equals(schema, check_metadata=True)
     if part.table is None or base is None:
         raise SerializationFailure(f"columns of {part.added.object_id!r} were changed while its rows were committed")
+    if part.table.pin == base:
+        return False
     store, known = root.child(part.table.location), part.added.schema.names
     if any(DEFAULT in (field.metadata or {}) for field in schema if field.name not in known):
         return True
@@ -327,7 +328,7 @@ def repin_rows(rows: pa.Table, pins: Sequence[Pin]) -> pa.Table:
     return rows
 
 
-def _without_repeats(rows: pa.Table) -> pa.Table:
+def without_repeats(rows: pa.Table) -> pa.Table:
     """Return each object once, as it stands last."""
     last = {object_id: place for place, object_id in enumerate(rows["object_id"].to_pylist())}
     return rows if len(last) == rows.num_rows else rows.take(sorted(last.values()))

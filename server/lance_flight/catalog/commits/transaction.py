@@ -19,6 +19,7 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 
 from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.version_log import Change
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import kept_tables
@@ -176,7 +177,7 @@ class Transaction:
 
     It sees the snapshot that it began with, and its own writes: after `step` statements, `snapshot`. Serialisable ones
     also remember what they read. `once` is what no other one may have been, `reservation` the name of the one that it
-    commits in (`manifests/version_log.py`). `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
+    commits in (`manifests/version_log.py`), `evolution` the change of columns that goes along: its base shows the columns after it. `rebase` is called with it and the newest snapshot when no other transaction of this process can commit
     any more: it moves what has only to be put on top of another version. One with `divided` goes on without the partitions that
     conflict, which are `left_out`; it is called with the ids of the others, and returns what was done. Not safe to share among threads.
     """
@@ -195,6 +196,7 @@ class Transaction:
         self.hold: SnapshotLease | None = None
         self.once: Once | None = None
         self.reservation: str | None = None
+        self.evolution: Change | None = None
         self.guard = CommitGuard()
         self.rebase: Callable[[Transaction, Snapshot], None] = lambda *_: None
         self.divided: Callable[[Collection[str]], str] | None = None
@@ -280,6 +282,11 @@ class Transaction:
     def moves(self) -> bool:
         """True if the transaction only writes existing rows anew."""
         return bool(self.did) and all(did.startswith(MOVES) for did in self.did)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if nothing else goes into its commit."""
+        return bool(self.drops) or self.moves or self.evolution is not None
 
     @property
     def operation(self) -> str:

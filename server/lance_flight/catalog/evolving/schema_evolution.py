@@ -27,7 +27,7 @@ from lance.udf import BatchUDF
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.staging import repin_rows
-from lance_flight.catalog.manifests.snapshot import NO_VALUES, IdentityValues, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, NO_VALUES, IdentityValues, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.lance_columns import (
     Key,
@@ -54,7 +54,7 @@ from lance_flight.catalog.tables.schema_adapter import (
     namespace_id,
     partly_stored,
 )
-from lance_flight.errors import DataError, LanceFlightError, SchemaError, SpecError
+from lance_flight.errors import DataError, LanceFlightError, SchemaError, SerializationFailure, SpecError
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import align_buffers, children, rebuilt
 from lance_flight.model.json_documents import is_json
@@ -507,12 +507,23 @@ class StagedSchemas:
     `work` is how the values of new columns are written.
     """
 
-    def __init__(self, root: Store, work: PieceWork = BY_THREADS) -> None:
+    def __init__(
+        self,
+        root: Store,
+        work: PieceWork = BY_THREADS,
+        after: NamespaceSchema | None = None,
+        staged: Mapping[_Place, FixedPin] = MappingProxyType({}),
+    ) -> None:
         self._root = root
         self._work = work
-        self._after: NamespaceSchema | None = None
-        self._staged: dict[_Place, FixedPin] = {}
+        self._after = after
+        self._staged = dict(staged)
         self._written = WrittenColumns()
+
+    @property
+    def staged(self) -> dict[_Place, FixedPin]:
+        """The versions that were staged, by the versions that they are on top of."""
+        return dict(self._staged)
 
     def pins(
         self, step: SchemaStep, tables: Sequence[PartitionTable], branch: str | None, operation: str
@@ -554,9 +565,11 @@ class StagedSchemas:
 class SchemaEvolution:
     """One change of schema, made on one snapshot after another until it is committed (`version_log.Change`)."""
 
-    def __init__(self, root: Store, decide: Decide, work: PieceWork = BY_THREADS) -> None:
+    def __init__(
+        self, root: Store, decide: Decide, work: PieceWork = BY_THREADS, tables: StagedSchemas | None = None
+    ) -> None:
         self._decide = decide
-        self._tables = StagedSchemas(root, work)
+        self._tables = tables or StagedSchemas(root, work)
 
     def __call__(self, snapshot: Snapshot) -> Revision | None:
         """Return the rows and the metadata that make the change visible; None where there is nothing to change."""
@@ -572,6 +585,56 @@ class SchemaEvolution:
         if tables:
             rows = repin_rows(snapshot.rows_of([table.object_id for table in tables]), pins)
         return Revision(operation=operation, specs=retyped_specs(snapshot, step), schema=step.after, rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEvolution:
+    """A change of columns that is committed together with rows, which are written on top of what it has `staged`.
+
+    It is plain, and pickled: tasks in other processes write the rows.
+    """
+
+    step: SchemaStep
+    operation: str
+    staged: Mapping[_Place, FixedPin]
+
+    @property
+    def before(self) -> NamespaceSchema:
+        """The columns that it changes."""
+        return self.step.before
+
+    @property
+    def after(self) -> NamespaceSchema:
+        """The columns that the rows have."""
+        return self.step.after
+
+    @classmethod
+    def plan(cls, root: Store, snapshot: Snapshot, decide: Decide) -> Self | None:
+        """Stage a change of columns on a snapshot; None for one that has to be committed before the rows.
+
+        That is one of a plain table, of values that are computed, and of the types of partition values.
+        """
+        step, operation = decide(snapshot)
+        is_later = step.before != step.after and not step.computed and not retyped_specs(snapshot, step)
+        is_ready = snapshot.is_partitioned and snapshot.is_pinned and NAMESPACE_KEY in snapshot.metadata
+        if not is_later or not is_ready:
+            return None
+        tables = StagedSchemas(root)
+        SchemaEvolution(root, lambda _: (step, operation), tables=tables)(snapshot)
+        return cls(step=step, operation=operation, staged=tables.staged)
+
+    def on(self, root: Store, snapshot: Snapshot) -> Revision:
+        """Return the change on a snapshot; `SerializationFailure` where its columns are others by now.
+
+        Tables that others have changed since it was planned are staged anew.
+        """
+        if snapshot.schema.version != self.step.before.version:
+            raise SerializationFailure(f"the columns of table {root.name!r} were changed by another writer")
+        tables = StagedSchemas(root, after=self.step.after, staged=self.staged)
+        revision = SchemaEvolution(root, lambda _: (self.step, self.operation), tables=tables)(snapshot)
+        if revision is None:
+            raise AssertionError("a change of columns that changes nothing")
+        return revision
 
 
 def retyped_specs(snapshot: Snapshot, step: SchemaStep) -> tuple[PartitionSpec, ...]:

@@ -96,8 +96,13 @@ def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
 
     Its metadata is noted in the guard row (`manifest_rows.py`): rows and table metadata are two operations of Lance.
     """
-    schema, head = base.rows.schema, guard_row(base)
+    schema, head, rows = base.rows.schema, guard_row(base), revision.rows
     changed = [schema.empty_table()]
+    if rows is not None and (revision.metadata or revision.notes):
+        is_head = pc.equal(rows["object_id"], head["object_id"][0])
+        # It remembers a commit that is made once.
+        head = pa.concat_tables([rows.filter(is_head), head]).slice(0, 1)
+        rows = rows.filter(pc.invert(is_head))
     for key, note in revision.notes.items():
         head = with_note(head, key, note)
     if revision.metadata:
@@ -107,8 +112,8 @@ def revised_rows(base: Snapshot, revision: Revision) -> pa.Table:
     new = [spec for spec in revision.specs if not base.row(spec_namespace(spec.id)).num_rows]
     if new:
         changed.append(version_rows(new, schema))
-    if revision.rows is not None:
-        changed.append(revision.rows)
+    if rows is not None:
+        changed.append(rows)
     columns = partition_columns(revision.specs)
     types = schema
     if columns:

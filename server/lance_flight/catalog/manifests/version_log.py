@@ -94,6 +94,11 @@ class Revision:
         changed = {**self.further, **{spec.key: spec.to_text() for spec in self.specs}}
         return changed if self.schema is None else changed | {SCHEMA_KEY: schema_text(self.schema)}
 
+    def shown_on(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with these rows and this schema, which rows of the same commit are put on top of."""
+        shown = snapshot if self.rows is None else snapshot.overlay(self.rows)
+        return shown if self.schema is None else replace(shown, schema=self.schema)
+
 
 Change = Callable[[Snapshot], Revision | None]
 """A change, worked out on the newest snapshot again and again until it is committed; None where there is nothing to do."""

@@ -35,7 +35,7 @@ from lance_flight.catalog.storage.lance_columns import (
     renumber_fragments,
     seed_of,
 )
-from lance_flight.catalog.storage.names import BRANCHES
+from lance_flight.catalog.storage.names import BRANCHES, VERSIONS
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables
@@ -113,8 +113,8 @@ def write_files(
         store.uri if dataset is None else dataset,
         schema=rows.schema,
         data_storage_version=stored,
-        # A transaction may have staged a new table with fewer columns in its place.
-        mode="overwrite" if dataset is None else "append",
+        # A transaction may have staged a new table with fewer columns in its place; Lance warns of one that is not there.
+        mode="overwrite" if dataset is None and store.has(VERSIONS) else "append",
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
     )

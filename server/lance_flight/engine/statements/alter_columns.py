@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.policies.access import Privilege
@@ -17,8 +18,8 @@ from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key
 from lance_flight.engine.statements.kinds import HistoryAlteration, Required, on
 from lance_flight.engine.writes.column_changes import (
     ColumnChange,
+    ColumnChanges,
     added_column,
-    alter_columns,
     annotate,
     changed_default,
     widened_column,
@@ -275,8 +276,12 @@ class AlterColumns(HistoryAlteration):
         return on(name, Privilege.SELECT) if any(action.reads for action in self.actions) else ()
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
+        table.evolve(SchemaEvolution(table.store, self.changes(root, name)))
+
+    def changes(self, root: Root, name: TableName) -> ColumnChanges:
+        """Return what the statement makes of the columns of a snapshot."""
         operation = ", ".join(action.operation for action in self.actions)
-        alter_columns(root, name, table, [action.change() for action in self.actions], operation=operation)
+        return ColumnChanges(root, name, tuple(action.change() for action in self.actions), operation)
 
 
 def _check_count(count: int) -> None:

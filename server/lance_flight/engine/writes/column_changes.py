@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
-from lance_flight.catalog.evolving.schema_evolution import INSTEAD, Computed, SchemaEvolution, SchemaStep
+from lance_flight.catalog.evolving.schema_evolution import (
+    INSTEAD,
+    Computed,
+    PlannedEvolution,
+    SchemaEvolution,
+    SchemaStep,
+)
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.translation.evaluation import check_expression, evaluate
@@ -69,13 +75,6 @@ class ColumnChange:
 
 def _has(schema: NamespaceSchema, path: Path) -> bool:
     return any(known == show_path(path) for known, _ in schema.paths.values())
-
-
-def alter_columns(
-    root: Root, name: TableName, table: Table, changes: Sequence[ColumnChange], *, operation: str
-) -> None:
-    """Change the columns of a table, in one commit for all its partitions; the history records `operation`."""
-    table.evolve(SchemaEvolution(table.store, _Changing(root, name, tuple(changes), operation)))
 
 
 def annotate(table: Table, change: Annotation, *, operation: str) -> None:
@@ -143,18 +142,22 @@ def backfill(
         type_of(values, table.snapshot().schema) if kind is None and isinstance(values, SqlExpression) else kind
     )
     change = ColumnChange(AddColumn(path=(column,), type=value_type), values)
-    changing = _Changing(root, name, (change,), f"add column {column}")
+    changing = ColumnChanges(root, name, (change,), f"add column {column}")
     return table.evolve(SchemaEvolution(table.store, changing, work))
 
 
 @dataclass(frozen=True, slots=True)
-class _Changing:
+class ColumnChanges:
     """Changes of columns, to be applied to a snapshot (`schema_evolution.Decide`); `said` is their name in the table's history."""
 
     root: Root
     name: TableName
     changes: tuple[ColumnChange, ...]
     said: str
+
+    def plan(self, table: PartitionedNamespace, snapshot: Snapshot) -> PlannedEvolution | None:
+        """Stage the changes on a snapshot, to be committed with rows; None for those that are committed before (`PlannedEvolution.plan`)."""
+        return PlannedEvolution.plan(table.store, table.with_free_ids(snapshot), self)
 
     def __call__(self, snapshot: Snapshot) -> tuple[SchemaStep, str]:
         before = snapshot.schema

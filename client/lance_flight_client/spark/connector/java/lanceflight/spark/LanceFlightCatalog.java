@@ -28,6 +28,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of Spark's over a root or a server: it knows nothing itself, and asks Python for everything. */
 public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog, Views {
+    private final ThreadLocal<Table> evolved = new ThreadLocal<>();
     private Planner planner;
 
     @Override
@@ -62,6 +63,11 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public Table loadTable(Identifier table) throws NoSuchTableException {
+        Table asked = evolved.get();
+        evolved.remove();
+        if (asked != null && isWrite()) {
+            return asked;
+        }
         return loaded(tableAsked("load_table", table, Planner.arguments(table)));
     }
 
@@ -73,6 +79,12 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     @Override
     public Table loadTable(Identifier table, long microseconds) {
         return loaded(planner.ask("load_table", Planner.arguments(table).put("microseconds", microseconds)));
+    }
+
+    /** Returns whether a write asks for columns by the methods of ALTER TABLE, which nothing but Spark's rule tells apart. */
+    private static boolean isWrite() {
+        return StackWalker.getInstance().walk(frames -> frames.anyMatch(frame -> frame.getClassName().contains(".analysis.Resolve")
+            && frame.getClassName().contains("SchemaEvolution")));
     }
 
     private Table loaded(JsonNode answer) {
@@ -171,7 +183,13 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
     @Override
     public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
         try {
-            planner.ask("alter_table", Definitions.changes(Planner.arguments(table), changes));
+            ObjectNode arguments = Definitions.changes(Planner.arguments(table), changes);
+            if (isWrite()) {
+                // The columns are committed with the rows: Spark loads the table once more, in this thread, to write them.
+                evolved.set(loaded(planner.ask("evolve_table", arguments)));
+                return evolved.get();
+            }
+            planner.ask("alter_table", arguments);
         } catch (LanceFlightException exc) {
             // Spark hides what an IllegalArgumentException says here, and what is not found is a column.
             throw exc.unsupported();
@@ -248,10 +266,7 @@ public class LanceFlightCatalog implements StagingTableCatalog, SupportsNamespac
 
     @Override
     public boolean dropNamespace(String[] namespace, boolean cascade) throws NoSuchNamespaceException {
-        if (cascade) {
-            throw new UnsupportedOperationException("DROP NAMESPACE … CASCADE: expected RESTRICT, and the tables dropped before");
-        }
-        namespaceAsked("drop_namespace", namespace);
+        namespaceAsked("drop_namespace", namespace, Planner.arguments(namespace).put("cascade", cascade));
         return true;
     }
 

@@ -33,6 +33,7 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
     private final StructType schema;
     private final CaseInsensitiveStringMap options;
     private CaseInsensitiveStringMap scannedWith = CaseInsensitiveStringMap.empty();
+    private Predicate[] deleted;
 
     LanceFlightTable(Planner planner, JsonNode loaded) {
         this(planner, loaded, CaseInsensitiveStringMap.empty());
@@ -163,6 +164,7 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
 
     @Override
     public boolean canDeleteWhere(Predicate[] predicates) {
+        deleted = predicates;
         return planner.ask("can_delete", asked(predicates)).asBoolean();
     }
 
@@ -171,6 +173,13 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         // Spark has a DELETE of all rows scan its table, and gives its options to that scan alone.
         checkRowOptions("DELETE", scannedWith);
         planner.ask("delete_where", asked(predicates));
+    }
+
+    /** Returns what EXPLAIN shows of a DELETE that needs no task: the partitions that may have its rows. */
+    @Override
+    public String toString() {
+        JsonNode partitions = deleted == null ? null : planner.ask("deleted_partitions", asked(deleted));
+        return name() + (partitions == null || partitions.isNull() ? "" : " partitions: " + partitions.asText());
     }
 
     /** Throws what Spark would not say: that rows of this cannot be removed. */
