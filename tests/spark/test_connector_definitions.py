@@ -96,7 +96,9 @@ def test_what_show_create_table_says_makes_the_same_table(
 
 
 @pytest.mark.parametrize("catalog", IN_SPARK)
-def test_a_namespace_is_made_and_dropped_when_it_is_empty(sql: SparkSession, table: str, catalog: str) -> None:
+def test_a_namespace_is_made_and_dropped_when_it_is_empty_or_with_its_tables(
+    sql: SparkSession, table: str, catalog: str
+) -> None:
     space = f"{catalog}.{table}_s"
     sql.sql(f"CREATE NAMESPACE {space}")
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
@@ -104,10 +106,15 @@ def test_a_namespace_is_made_and_dropped_when_it_is_empty(sql: SparkSession, tab
     sql.sql(f"CREATE TABLE {space}.t (id BIGINT)")
     with pytest.raises(PySparkException, match="not empty"):
         sql.sql(f"DROP NAMESPACE {space}")
-    with pytest.raises(PySparkException, match="CASCADE"):
-        sql.sql(f"DROP NAMESPACE {space} CASCADE")
     sql.sql(f"DROP TABLE {space}.t")
     sql.sql(f"DROP NAMESPACE {space}")
+    sql.sql(f"CREATE NAMESPACE {space}")
+    sql.sql(f"CREATE TABLE {space}.t (id BIGINT)")
+    sql.sql(f"CREATE TABLE {space}.u (id BIGINT)")
+    sql.sql(f"CALL {catalog}.system.create_view('{table}_s.v', 'SELECT 1 AS one')")
+    with pytest.raises(PySparkException, match="public stays"):
+        sql.sql(f"DROP NAMESPACE {catalog}.public CASCADE")
+    sql.sql(f"DROP NAMESPACE {space} CASCADE")
     assert f"('{table}_s',)" not in values(sql.sql(f"SHOW NAMESPACES IN {catalog}"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -82,6 +83,7 @@ def some_forms() -> Sequence[tuple[str, str]]:
     return [form for form in forms if form not in left]
 
 
+@pytest.mark.timeout(900)  # some 320 statements, one after the other
 def test_statements_of_iceberg_and_delta_do_what_they_say(
     sql: SparkSession, database: Database, table: str, tmp_path: Path
 ) -> None:

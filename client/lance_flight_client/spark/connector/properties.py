@@ -35,6 +35,7 @@ WRITES: Mapping[str, str] = MappingProxyType(
 
 _VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "format-version": ("2",),
         "write.merge.mode": ("copy-on-write",),
         "write.update.mode": ("copy-on-write",),
         "delta.enablechangedatafeed": ("true",),
@@ -76,7 +77,7 @@ _OF_OTHERS: Mapping[str, str] = MappingProxyType(
     {
         "location": "none: a table lies in the root, at a place of its own",
         "external": "CREATE TABLE, without EXTERNAL",
-        "format-version": "none: see stored formats",
+        "format-version": "'2', or none: see stored formats",
         "write.format": "none: rows are stored in Lance",
         "write.metadata": "none: versions are kept until VACUUM",
         "write.merge.mode": "'copy-on-write': a change of rows writes their partitions anew",
