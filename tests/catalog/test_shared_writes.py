@@ -360,6 +360,13 @@ def test_rows_replaced_under_new_columns_must_be_as_they_were(place: Path) -> No
     assert {number: row["more"] for number, row in stored(place).items()} == {2: None, 3: "x", 9: None}
 
 
+def test_columns_are_committed_with_no_rows_as_well(place: Path) -> None:
+    before = opened(place).snapshot().version
+    assert commit(begin_evolved(place)) == before + 1
+    assert opened(place).snapshot().schema.plain.names == ["id", "p", "more"]
+    assert {number: row["more"] for number, row in stored(place).items()} == {1: None, 2: None}
+
+
 def test_columns_of_rows_that_are_discarded_stay_as_they_are(place: Path) -> None:
     write, before = (
         begin_evolved(place, "ADD COLUMN more VARCHAR, ALTER COLUMN id TYPE BIGINT"),

@@ -291,7 +291,7 @@ class Commits:
         writers, `AlreadyExists` as of `Once.check`; after these nothing of it is visible.
         `OutcomeUnknown` where an object store did not say.
         """
-        if not transaction.parts and transaction.once is None:
+        if not transaction.parts and transaction.once is None and transaction.evolution is None:
             return transaction.base.version
         mine = _Member(transaction)
         while not mine.is_done:
