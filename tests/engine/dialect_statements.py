@@ -623,6 +623,7 @@ SELECT forall(tags, x -> x > 'a') FROM orders ;; write NOT array_any_match(list,
 SELECT list_aggregate([1, 2], 'sum') ;; write list_sum(list), or list_avg(list) and the
 SELECT 'abc' ^@ 'a' ;; write starts_with(a,
 SELECT ~5 ;; write -a -
+SELECT TIMESTAMP '2024-01-01 00:00:00' UNION SELECT DATE '9999-12-31' ;; write CAST(a AS
 SELECT hash('a') ;; write
 SELECT COLUMNS('price') + COLUMNS('qty') FROM orders ;; write the columns by their
 SELECT * RENAME (id AS n) FROM orders o JOIN orders p ON o.id = p.id ;; write the columns by their

@@ -491,5 +491,6 @@ REFUSED = {
     " split(s, t) is CASE WHEN s = '' THEN",
     "SELECT date_diff('day', DATE '2024-01-01')": "date_diff takes",
     "SELECT sum(i > 1) FROM t": "sum takes numbers, got BOOLEAN; write count_if(a > 1)",
+    "SELECT avg(ts) FROM t": "avg takes numbers; write make_timestamp(CAST(avg(epoch_us(a)) AS BIGINT))",
     "SELECT avg(i > 1) OVER () FROM t": "avg takes numbers, got BOOLEAN; write count_if(a > 1)",
 }

@@ -383,6 +383,13 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"Cannot cast \S+ value -?\d+ to Timestamp\(ns\)"),
+        (
+            "a moment before 1678 or after 2261 is no timestamp of nanoseconds, which DataFusion makes of a date that meets a timestamp in UNION and"
+            " IN (SELECT …), and of timestamps beside nanoseconds; write CAST(a AS TIMESTAMP(6))"
+        ),
+    ),
+    (
         re.compile(r"(?s)scalar_subquery\(.*does not satisfy order|does not satisfy order.*scalar_subquery\("),
         (
             "DataFusion cannot sort or divide rows by what a subquery computes, as in ORDER BY (SELECT max(b) FROM u) > a or PARTITION BY;"
@@ -404,6 +411,12 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         re.compile(r"(?s)Function '(?P<name>sum|avg)' failed to match any signature.*\(Boolean\)'"),
         lambda found, _: (
             f"{found['name']} takes numbers, got BOOLEAN; write count_if(a > 1) for how often it is true, and avg(CAST(a > 1 AS INT)) for the share"
+        ),
+    ),
+    (
+        re.compile(r"(?s)Function '(?P<name>sum|avg)' failed to match any signature.*\((?:Timestamp|Date|Time)"),
+        lambda found, _: (
+            f"{found['name']} takes numbers; write make_timestamp(CAST(avg(epoch_us(a)) AS BIGINT)) for the mean of moments"
         ),
     ),
     (
