@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.errors import LimitExceeded
-from lance_flight.flight.inputs import InputRules, read_parameters
+from lance_flight.flight.rows import InputRules, read_parameters
 
 COLUMNS, ROWS, BYTES = 100, 1000, 8
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from lance_flight.flight.normalise import (
+from lance_flight.flight.rows import (
     FEWEST_ROWS,
     LARGEST_MESSAGE,
     client_batches,

@@ -10,9 +10,15 @@ import pytest
 from lance_flight.errors import InvalidInput, NotFound, SchemaError
 from lance_flight.planning.joins import NotCopartitioned
 from lance_flight_client.spark import reading
-from lance_flight_client.spark.groups import GroupPlan, JoinTerms, aggregate_plan, join_plan
 from lance_flight_client.spark.options import ReadOptions
-from lance_flight_client.spark.partition_wise import partition_wise_aggregate, partition_wise_join
+from lance_flight_client.spark.partition_wise import (
+    GroupPlan,
+    JoinTerms,
+    aggregate_plan,
+    join_plan,
+    partition_wise_aggregate,
+    partition_wise_join,
+)
 
 from tests.engine.database import Database
 

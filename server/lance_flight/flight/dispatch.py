@@ -26,13 +26,12 @@ from lance_flight.flight.actions import Actions
 from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget, Planned, Rows
 from lance_flight.flight.calls import NO_OPTIONS, Call
 from lance_flight.flight.endpoints import Endpoints
-from lance_flight.flight.inputs import InputRules, read_parameters, read_rows
 from lance_flight.flight.metadata import results as metadata
 from lance_flight.flight.metadata import schemas
 from lance_flight.flight.metadata.sql_types import result_schema
-from lance_flight.flight.normalise import client_batches, client_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.rows import InputRules, client_batches, client_schema, read_parameters, read_rows
 from lance_flight.flight.tickets import SessionCookies, TicketSealer
 from lance_flight.flight.wire import (
     Command,

@@ -47,10 +47,10 @@ from lance_flight.flight.dispatch import Dispatch, Tell
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import API_KEY, AUTHORIZATION, with_api_key
-from lance_flight.flight.inputs import refuse_dictionaries
 from lance_flight.flight.polling import PolledStatements
 from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb
 from lance_flight.flight.protocol.flight_messages_pb2 import FlightData
+from lance_flight.flight.rows import refuse_dictionaries
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.status import describe_error, nearest
 from lance_flight.protobuf_wire import encode_varint

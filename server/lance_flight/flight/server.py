@@ -32,8 +32,8 @@ from lance_flight.flight.dispatch import Dispatch
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import OPEN, Authentication
-from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.prepared import PreparedStatements, no_bindings
+from lance_flight.flight.rows import InputRules
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.lru_cache import LruCache

@@ -16,7 +16,7 @@ from lance_flight.backend_values import TablePlace
 from lance_flight.errors import InvalidInput, NotFound, Refused
 from lance_flight.flight.backend import Answered, Backend, Caller, IngestTarget, TableEntry
 from lance_flight.flight.calls import Call
-from lance_flight.flight.inputs import InputRules, read_rows
+from lance_flight.flight.rows import InputRules, read_rows
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.rest.names import TableId, expression
 

@@ -50,7 +50,7 @@ from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.calls import InFlight, client_of
 from lance_flight.flight.encryption import Tls
 from lance_flight.flight.identity.authentication import Authentication, Principal
-from lance_flight.flight.inputs import InputRules
+from lance_flight.flight.rows import InputRules
 from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations, is_lancedb
 from lance_flight.rest.errors import answer_error
 from lance_flight.rest.names import DELIMITER, parse_id

@@ -41,8 +41,8 @@ from lance_flight.flight.engine_backend import EngineBackend
 from lance_flight.flight.identity.authentication import Authentication, Authenticator
 from lance_flight.flight.identity.passwords import SessionTokens, UsersFile
 from lance_flight.flight.identity.static_tokens import TokensFile
-from lance_flight.flight.inputs import InputRules
 from lance_flight.flight.peers import FlightPeers, Neighbours
+from lance_flight.flight.rows import InputRules
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.tickets import TicketSealer
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from lance_flight_client.dataset.views import PrunedTables
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quote_name
-from lance_flight_client.spark.connector import definitions, distribution, streams, writes
+from lance_flight_client.spark.connector import definitions, streams, writes
 from lance_flight_client.spark.connector.backends import RootBackend, SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
 from lance_flight_client.spark.connector.definitions import describe
@@ -388,7 +388,7 @@ def portions_address(given: Arguments) -> str:
 
 def distribute_rows(given: Arguments) -> dict[str, Any]:
     """Return how the rows of a write come to its tasks."""
-    return distribution.distribute_rows(
+    return writes.distribute_rows(
         relation_of(given), given["command"], TableWriteOptions.parse(given["write_options"]), backend(given)
     )
 

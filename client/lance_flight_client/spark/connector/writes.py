@@ -1,4 +1,7 @@
-"""Writes of Spark SQL to a root: rows that tasks write and one commit makes visible, deletions without tasks, and new tables."""
+"""Writes of Spark SQL to a root: rows that tasks write and one commit makes visible, deletions without tasks, and new tables.
+
+Written rows are distributed over tasks: Spark brings the rows of a partition together, so that a write makes few files. Where a row lies is decided when it is written. The distribution only decides how many files a partition gets.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,15 +19,19 @@ from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.engine.statements.unpublished_table import UnpublishedTable
-from lance_flight.errors import AlreadyExists, Conflict, QueryFailed, Unsupported
+from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, QueryFailed, Unsupported
+from lance_flight.model.arrow_types import field_at
+from lance_flight.model.hashing import hash_class
+from pyarrow import types
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lance_flight_client.dataset.portions import balance_tasks, tasks_for
 from lance_flight_client.parameters import quote_name
-from lance_flight_client.spark.connector.backends import RootBackend, backend_of
+from lance_flight_client.spark.connector.backends import RootBackend, SqlRunner, backend_of
 from lance_flight_client.spark.connector.conditions import Conditions
-from lance_flight_client.spark.connector.definitions import create_table
+from lance_flight_client.spark.connector.definitions import create_table, layout_at_server, partitioning_of
 from lance_flight_client.spark.connector.jvm import PICKLER, pickle_handle
+from lance_flight_client.spark.connector.properties import distribution_options
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, kind_of, of_reads, text
 from lance_flight_client.spark.connector.server_writes import ServerWrite, SharedSession
 from lance_flight_client.spark.connector.table_options import TableWriteOptions, check_options
@@ -398,3 +406,76 @@ def replaced_rows(relation: Relation, columns: Sequence[str], condition: str | N
 
 def _tables(plan: DirectPlan) -> set[str]:
     return {table.object_id for table in plan.plan_tables().planned.tables}
+
+
+_ROWS_STAY = frozenset({"UPDATE", "DELETE"})
+"""Commands whose tasks read whole partitions, and write the rows that they have read."""
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (types.is_integer, types.is_decimal, types.is_string, types.is_large_string))
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (types.is_timestamp, types.is_date))
+
+
+_COMPUTED: Mapping[str, Callable[[pa.DataType], bool]] = MappingProxyType(
+    {
+        **dict.fromkeys(("bucket", "multi_bucket"), lambda kind: hash_class(kind) is not None),
+        **dict.fromkeys(("year", "month", "day", "hour"), _is_moment),
+        "truncate": _is_whole,
+        "identity": lambda kind: not types.is_nested(kind),
+    }
+)
+"""Transforms that the JVM computes (`WrittenKeys`), each with the types of columns that it takes."""
+
+
+def distribute_rows(relation: Relation, command: str, options: TableWriteOptions, backend: SqlRunner) -> dict[str, Any]:
+    """Return how the rows of a write come to its tasks; empty where they stay in theirs.
+
+    Without the fields that the JVM does not compute, a task gets the rows
+    of several partitions, and still all rows of each. `InvalidInput` names a column to sort by that is not there.
+    """
+    layout = None if command in _ROWS_STAY else _layout(relation, backend)
+    if layout is None:
+        return {}
+    notes, partitioning = layout
+    chosen = distribution_options(options, notes)
+    fields = [] if chosen.distribution == "none" else partitioning
+    keys = [field for field in fields if _is_computed(field, relation.source)]
+    for name in options.sort_by or ():
+        if name.column not in relation.source.names:
+            raise InvalidInput(
+                f"'sort_by' names {name.column!r}; expected columns of {', '.join(relation.source.names)}"
+            )
+    # A column that the table has no more orders nothing.
+    sorted_by = [key for key in chosen.sort_by or () if key.column in relation.source.names]
+    is_moved = bool(keys or (sorted_by and chosen.distribution == "range"))
+    return {
+        "keys": keys,
+        "is_range": chosen.distribution == "range",
+        "bytes": (chosen.target_file_size or 0) if is_moved else 0,
+        "sorted": [key._asdict() for key in sorted_by],
+    }
+
+
+def _layout(relation: Relation, backend: SqlRunner) -> tuple[Mapping[str, str], Sequence[Mapping[str, Any]]] | None:
+    """Return the metadata and the partition fields of what takes rows; None for what takes none."""
+    match relation:
+        case NewTable(store=store):
+            snapshot = table_at(store).snapshot()
+        case DirectTable(plan=plan):
+            _, snapshot = plan.open_table()
+        case NewServerTable(session=session, name=name):
+            return layout_at_server(session, name)
+        case ServerTable(options=read) if read.table is not None:
+            return layout_at_server(backend, read.table)
+        case _:
+            return None
+    return snapshot.schema.notes, partitioning_of(snapshot)
+
+
+def _is_computed(field: Mapping[str, Any], source: pa.Schema) -> bool:
+    takes = _COMPUTED.get(field["transform"])
+    return takes is not None and all(takes(field_at(source, column).type) for column in field["columns"])

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from lance_flight.backend_values import SessionState
-from lance_flight.catalog.bulk.shared_ingests import SharedIngests
+from lance_flight.catalog.bulk.shared_writes import SharedIngests
 from lance_flight.catalog.roots.directory import PUBLIC, TemporaryTables
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import Conflict, OutcomeUnknown

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 
-from lance_flight.catalog.bulk.shared_ingests import SharedIngests
+from lance_flight.catalog.bulk.shared_writes import SharedIngests
 from lance_flight.catalog.roots.directory import Root, TemporaryTables
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.client_sessions import (

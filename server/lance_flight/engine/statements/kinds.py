@@ -20,7 +20,7 @@ from datafusion import DataFrame
 from lance_flight import audit
 from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.catalog.bulk.pieces import Watch
-from lance_flight.catalog.bulk.shared_ingests import SharedIngests
+from lance_flight.catalog.bulk.shared_writes import SharedIngests
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import check_in_place
 from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.backend_values import IfExists
-from lance_flight.catalog.bulk.shared_ingests import SharedIngest, SharedIngests
-from lance_flight.catalog.bulk.shared_writes import Replaces
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedIngest, SharedIngests
 from lance_flight.catalog.commits.once import CommitToken, checked_id, checked_name, named_commit
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.plain_table import PlainTable, write_plain

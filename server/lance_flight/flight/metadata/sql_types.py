@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyarrow import lib
 
 from lance_flight.flight.backend import Caller
-from lance_flight.flight.normalise import client_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
+from lance_flight.flight.rows import client_schema
 
 _LONGEST = 2**31 - 1
 """Most characters or bytes of one value: the offsets of utf8 and binary have 31 bits."""
