@@ -133,6 +133,14 @@ SELECT quantile_disc(price, [0.25, 0.5]), quantile_cont(id, [0.25, 0.5]), quanti
 SELECT percentile_cont([0.25, 0.5]) WITHIN GROUP (ORDER BY id), percentile_disc([0.1]) WITHIN GROUP (ORDER BY day) FROM orders
 SELECT customer, quantile_cont(qty, [0.5]) FILTER (WHERE id > 1) AS q FROM orders GROUP BY customer ORDER BY customer
 SELECT quantile_cont(id, []), quantile_cont(id, 0.5) FROM orders
+SELECT quantile_cont(x, 0.3333333333), quantile_cont(x, [0.3333333333, 0.1234567]), percentile_cont(0.7654321) WITHIN GROUP (ORDER BY x) FROM (VALUES (0.0::DOUBLE), (1e9), (3e9)) t(x)
+SELECT customer, quantile_cont(id, 0.1234567) FILTER (WHERE id < 5) AS q, percentile_cont(0.9) WITHIN GROUP (ORDER BY price) AS p FROM orders GROUP BY customer ORDER BY customer
+SELECT id, quantile_cont(id, 0.1234567) OVER (PARTITION BY customer) AS q FROM orders ORDER BY id
+SELECT quantile_cont(x, 0.5), isnan(quantile_disc(x, 0.9)), quantile_disc(x, 0.2) FROM (VALUES ('nan'::DOUBLE), (1), (-2), (NULL)) t(x)
+SELECT quantile_cont(n, 0.3333333), quantile_disc(n, [0, 0.001, 0.3333333, 0.5, 0.77, 0.9999, 1]) FROM (SELECT (i * 7919) % 10007 AS n FROM range(10007) AS r(i)) t
+SELECT quantile_cont(n, [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]) FROM (SELECT (i * 7919) % 10007 AS n FROM range(10007) AS r(i)) t
+SELECT i % 5 AS g, quantile_cont(n, 0.7654321), quantile_disc(n, 0.1) FROM (SELECT i, (i * 7919) % 10007 AS n FROM range(10007) AS r(i)) t GROUP BY g ORDER BY g
+SELECT quantile_cont(id, 0.5), quantile_disc(id, 0.5), percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM orders WHERE id > 99
 SELECT list_sum([9007199254740993, 0]), list_sum([]::INT[]), list_sum([NULL, 2]), list_sum([1.5::DOUBLE, 2])
 SELECT sum(list_sum([id, qty])), list_sum([1.10::DECIMAL(5, 2)]) FROM orders
 SELECT extract(hour FROM TIMESTAMP '2024-01-03 10:00' - TIMESTAMP '2024-01-01 08:00'), hour(x - TIMESTAMP '2024-01-05 01:02:03.5') FROM (SELECT TIMESTAMP '2024-01-01' AS x) t

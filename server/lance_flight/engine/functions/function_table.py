@@ -458,11 +458,10 @@ approx_count_distinct, ndv, hll(a) ; approx_distinct(a) ; D F S ; about the numb
 approx_quantile, percentile_approx, approx_percentile(a, q[]) ; quantile_of(array_agg(a), q) ; D S ; the list of the values at shares of the rows
 approx_quantile, percentile_approx, approx_percentile(a, q) ; approx_percentile_cont(a, q) ; D F S ; about the value at a share q of the rows
 quantile, quantile_disc(a, q) ; quantile_of(array_agg(a), q) ; D ; the value at a share q of the rows, one of them; for a list of shares a list
-quantile_cont(a, q[]) ; quantile_cont_of(array_agg(a), q) ; D ; the list of the values at shares of the rows, between two of them
-percentile_cont(q[]) WITHIN GROUP (ORDER BY a) ; quantile_cont_of(array_agg(a), q) ; D P ; the list of the values at shares of the rows, between two of them
+quantile_cont(a, q) ; quantile_cont_of(array_agg(a), q) ; D ; the value at a share q of the rows, between two of them; for a list of shares a list
+percentile_cont(q) WITHIN GROUP (ORDER BY a) ; quantile_cont_of(array_agg(a), q) ; D P F ; the value at a share q of the rows, between two of them; for a list of shares a list
 percentile_disc(q) WITHIN GROUP (ORDER BY a) ; quantile_of(array_agg(a), q) ; D P F ; the value at a share q of the rows, one of them; for a list of shares a list
-percentile(a, q[]) ; quantile_cont_of(array_agg(a), q) ; S ; the list of the values at shares of the rows, between two of them
-percentile(a, q) ; percentile_cont(a, q) ; S ; the value at a share q of the rows, between two of them
+percentile(a, q) ; quantile_cont_of(array_agg(a), q) ; S ; the value at a share q of the rows, between two of them; for a list of shares a list
 variance(a) ; var_samp(a) ; D P F S M ; the variance of a sample
 varp(a) ; var_pop(a) ; T ; the variance of all
 stdev(a) ; stddev(a) ; T ; the standard deviation of a sample
