@@ -106,6 +106,8 @@ def write_files(
     """
     dataset = None if version is None else store.open(version)
     stored = file_version if dataset is None else str(dataset.data_storage_version)
+    # A transaction may have staged a new table with fewer columns in its place; Lance warns of one that is not there.
+    mode = "append" if dataset is not None else "overwrite" if store.has(VERSIONS) else "create"
     if isinstance(rows, pa.Table):
         check_values(rows, stored, f"table {store.name!r}")
     written: list[FragmentMetadata] = write_fragments(
@@ -113,8 +115,7 @@ def write_files(
         store.uri if dataset is None else dataset,
         schema=rows.schema,
         data_storage_version=stored,
-        # A transaction may have staged a new table with fewer columns in its place; Lance warns of one that is not there.
-        mode="overwrite" if dataset is None and store.has(VERSIONS) else "append",
+        mode=mode,
         max_rows_per_file=MAX_ROWS_PER_FILE,
         storage_options=store.options or None,
     )
