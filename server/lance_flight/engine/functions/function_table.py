@@ -576,11 +576,6 @@ class Function:
     instead: str = ""
 
     @property
-    def is_macro(self) -> bool:
-        """True if calls are replaced by a body."""
-        return bool(self.macro.body) and not self.instead
-
-    @property
     def signature(self) -> str:
         """Return how it is called, by its first name."""
         return signature_of(self.macro)

@@ -116,11 +116,6 @@ class Cancellation:
         """The reason of the cancellation; None if the statement was not cancelled."""
         return self._reason
 
-    @property
-    def is_committing(self) -> bool:
-        """True while a commit runs, during which the statement cannot be cancelled."""
-        return self._is_committing
-
     def cancel(self, reason: Reason) -> bool:
         """Cancel the statement with an error; return False if it is committing. The first of several reasons counts."""
         with self._lock:
