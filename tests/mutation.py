@@ -85,8 +85,8 @@ AREAS: dict[str, Area] = {
     "conflict checks": Area(
         count=24,
         modules="""
-            catalog/commits/commit.py catalog/manifests/version_log.py:between,_different,_ours catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
-            catalog/manifests/version_log.py:commit,evolve,reservation_of,wait_for_release,reserved
+            catalog/commits/commit.py catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
+            catalog/manifests/version_log.py:between,_differing_rows,_ours,commit,evolve,reservation_of,wait_for_release,reserve_turn
         """,
         tests="""
             catalog/test_reservations catalog/test_dropped_meanwhile catalog/test_commit_ids catalog/test_rollback
@@ -179,7 +179,6 @@ AREAS: dict[str, Area] = {
     "policies": Area(
         count=15,
         modules="""
-            engine/query/policies/access.py engine/query/policies/access.py engine/query/policies/access.py
             engine/query/policies/access.py
         """,
         tests="""
