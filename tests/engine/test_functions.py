@@ -303,3 +303,36 @@ def test_each_call_is_written_once_however_deep(outer: str, inner: str) -> None:
     """Twice at each level would be more than a thousand million times."""
     expanded = MACROS.expand(f"SELECT {outer * 60}s{inner * 60}")
     assert MACROS.expand(expanded) == expanded
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["%Y-%m-%d", "%d.%m.%Y %H-%M-%S", "%H:%M", "%Y%m%d", "%m/%d/%y", "%d %B %Y", "%Y-%m-%d %H:%M:%S.%f", "%%%Y"],
+)
+def test_moments_are_read_from_texts_as_python_reads_them(table: Database, pattern: str) -> None:
+    """Right texts, and ones with another sign, a part beyond its range, or a digit more."""
+    moments = [
+        datetime(year, month, 28 - month, 23 - month, 5 * month, 9, 7)
+        for year in (1000, 1969, 2024)
+        for month in range(1, 12)
+    ]
+    right = [moment.strftime(pattern) for moment in moments]
+    changed = [f"{text[:at]}{sign}{text[at + 1 :]}" for text in right[::5] for at in range(len(text)) for sign in "9x"]
+    texts = [
+        *right,
+        *changed,
+        *(f"{text}1" for text in right[:3]),
+        "",
+        "2023-02-29",
+        "24:00",
+    ]
+    listed = ", ".join(f"({number}, '{text}')" for number, text in enumerate(texts))
+    found = table.rows(f"SELECT try_strptime(s, '{pattern}') FROM (VALUES {listed}) AS v(n, s) ORDER BY n")
+    assert [row[0] for row in found] == [python_moment(text, pattern) for text in texts]
+
+
+def python_moment(text: str, pattern: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, pattern)  # noqa: DTZ007 - a local time
+    except ValueError:
+        return None
