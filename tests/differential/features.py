@@ -780,6 +780,33 @@ FEATURES = {
             "SELECT format('{}', d), printf('%.2f', f) FROM doubles WHERE id IN (2, 3, 12)",
         ],
     ),
+    "local times and moments": Feature(
+        tables={
+            "clocks (id BIGINT, ts TIMESTAMP, z TIMESTAMPTZ, d DATE)": (
+                "bucket(2, id)",
+                "(1, '2024-02-29 13:00', '2024-02-29 12:00:00+00', '2024-02-29'), (2, '2024-03-31 02:30', '2024-03-31 01:00:00+00', '2024-03-31'), (3, '2024-10-27 02:30:00.5', '2024-10-27 00:30:00+00', '2024-10-27'), (4, NULL, NULL, NULL), (5, '9999-01-01', '9999-01-01 00:00:00+00', '2099-12-31'), (6, '1969-07-20 20:17:40', '2024-06-30 23:00:00+00', '1969-12-31')",
+            )
+        },
+        queries=[
+            *(
+                f"SELECT id, {values} FROM clocks"
+                for values in (
+                    "(z AT TIME ZONE 'Europe/Oslo')::VARCHAR, (ts AT TIME ZONE 'Europe/Oslo')::VARCHAR",
+                    "(ts AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo')::VARCHAR, (z AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo')::VARCHAR",
+                    "(d AT TIME ZONE 'America/New_York')::VARCHAR, hour(ts AT TIME ZONE 'Europe/Oslo'), hour(z AT TIME ZONE 'Asia/Kolkata')",
+                    "(z AT TIME ZONE 'Europe/Oslo')::DATE, date_trunc('day', z AT TIME ZONE 'Europe/Oslo')::VARCHAR",
+                    "epoch(z AT TIME ZONE 'Europe/Oslo'), epoch(ts AT TIME ZONE 'Europe/Oslo'), ((z AT TIME ZONE 'UTC') - ts)::VARCHAR",
+                    "timezone('Europe/Oslo', z)::VARCHAR, timezone('Europe/Oslo', ts)::VARCHAR",
+                )
+            ),
+            "WITH q AS (SELECT id, z AT TIME ZONE 'UTC' AS y FROM clocks) SELECT id, (y AT TIME ZONE 'Europe/Oslo')::VARCHAR FROM q WHERE y AT TIME ZONE 'Asia/Tokyo' < y AT TIME ZONE 'UTC'",
+            "SELECT id, (y AT TIME ZONE 'Europe/Oslo')::VARCHAR FROM (SELECT id, z AT TIME ZONE 'UTC' AS y FROM clocks) AS q ORDER BY y AT TIME ZONE 'UTC'",
+            "SELECT (z AT TIME ZONE 'Europe/Oslo')::DATE AS k, count(*) FROM clocks GROUP BY (z AT TIME ZONE 'Europe/Oslo')::DATE",
+            "SELECT a.id, b.id FROM clocks a JOIN clocks b ON a.z AT TIME ZONE 'Europe/Oslo' = b.ts",
+            "SELECT id FROM clocks WHERE EXISTS (SELECT 1 FROM clocks AS u WHERE u.z AT TIME ZONE 'UTC' = clocks.ts)",
+        ],
+        refused={"SELECT z AT TIME ZONE 'Nowhere/X' FROM clocks": "time zone 'Nowhere/X' is not known"},
+    ),
     "dates beside timestamps": Feature(
         tables={
             "kept (id BIGINT, d DATE, ts TIMESTAMP, z TIMESTAMPTZ)": (

@@ -51,6 +51,18 @@ class Zone:
         local: Seconds = seconds + self.offsets[places]
         return local
 
+    def moments(self, local: Seconds) -> Seconds:
+        """Return the instant of each local time, both as seconds since 1970-01-01.
+
+        Of two it is the later one. A time that is left out as clocks are set forward counts on from the hour before.
+
+        >>> named_zone("Europe/Oslo").moments(np.array([1711852200, 1729996200])).tolist()
+        [1711848600, 1729992600]
+        """
+        begun = np.maximum.accumulate(self.starts + self.offsets[1:])
+        instants: Seconds = local - self.offsets[np.searchsorted(begun, local, "right")]
+        return instants
+
     def local_bounds(self, low: int, high: int) -> tuple[int, int]:
         """Return the earliest and the latest local time of the instants from `low` to `high`.
 

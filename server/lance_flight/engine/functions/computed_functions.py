@@ -704,6 +704,9 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "last_day": ComputedFunction((_MOMENT,), pa.date32(), date_spans.last_days),
         date_spans.INTERVAL_LENGTH: ComputedFunction((_SPAN,), pa.int64(), date_spans.interval_lengths),
         date_spans.INTERVAL_OF: ComputedFunction((_SPAN,), date_spans.INTERVAL, date_spans.intervals_of),
+        date_spans.LOCAL_MOMENT: ComputedFunction(
+            (_MOMENT, _TEXT), date_spans.moments_in_utc, date_spans.moments_of_local_times
+        ),
         VALUE_TEXT: ComputedFunction((_ANY,), pa.utf8(), value_texts, grows=True),
         ELEMENT_TEXTS: ComputedFunction((_LIST,), pa.list_(pa.utf8()), element_texts, grows=True),
         **{name: ComputedFunction((_TEXT,), pa.utf8(), compute) for name, compute in READABLE.items()},

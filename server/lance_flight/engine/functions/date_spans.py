@@ -19,7 +19,7 @@ from pyarrow import types
 
 from lance_flight.engine.functions.date_functions import first_days, moments_as, months_of
 from lance_flight.errors import SqlError
-from lance_flight.model.zones import TICKS, UTC, zone_of
+from lance_flight.model.zones import TICKS, UTC, named_zone, zone_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -43,6 +43,7 @@ _PARTS = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 PRODUCT = "interval_times"
 """Function of a number, and of the months, days and nanoseconds of an interval, which products are written as."""
 INTERVAL_LENGTH, INTERVAL_OF = "interval_length", "interval_of"
+LOCAL_MOMENT = "local_moment"
 """Functions that give the length of an interval in microseconds, and the interval of a duration."""
 _MOST_DAYS = 100_000_000
 """Most days of an interval that is compared, whose microseconds fit into 64 bits."""
@@ -320,6 +321,24 @@ def multiply_intervals(columns: Sequence[pa.Array]) -> pa.Array:
     if is_beyond:
         raise SqlError("a product of an interval is beyond 2147483647 months or days, or 292 years of times")
     return _intervals(found, missing)
+
+
+def moments_of_local_times(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute the moments, in UTC, of local times of a zone, which the second column names."""
+    times, zones = columns
+    local = times.cast(pa.timestamp("us")) if types.is_date(times.type) else times
+    zone = named_zone(zones[0].as_py()) if len(zones) else UTC
+    if zone is None:
+        raise SqlError(f"time zone {zones[0].as_py()!r} is not known; expected one as 'Europe/Berlin' or '+02:00'")
+    ticks = TICKS[local.type.unit]
+    seconds, rest = np.divmod(local.view(pa.int64()).fill_null(0).to_numpy(), ticks)
+    mask = local.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(zone.moments(seconds) * ticks + rest, pa.int64(), mask=mask).view(moments_in_utc([local.type]))
+
+
+def moments_in_utc(given: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the type of moments in UTC of the unit of local times; microseconds for dates."""
+    return pa.timestamp(given[0].unit if types.is_timestamp(given[0]) else "us", "UTC")
 
 
 def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:

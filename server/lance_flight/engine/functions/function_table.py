@@ -284,10 +284,10 @@ time_slice(ts, n, unit) ; !time_bucket(INTERVAL '1 month', ts) ; F ;
 window(ts, w) ; !time_bucket(INTERVAL '1 hour', ts) ; S ;
 previous_day(d, 'weekday') ; CAST(d AS DATE) - days_of((date_part('isodow', d) - CAST(weekday AS INT) + 6) % 7 + 1) ; F ; the last such day of the week before d
 trunc(d, 'part:trunc') ; CAST(date_trunc(part, CAST(d AS TIMESTAMP)) AS DATE) ; F S ; the date on which a year, quarter, month or week begins
-timezone('z:text', ts) ; ts AT TIME ZONE z ; D P ; the moment of a local time of a zone
-convert_timezone('source:text', 'target:text', ts) ; to_local_time((ts AT TIME ZONE source) AT TIME ZONE target) ; F S ; the local time of one zone as that of another
-from_utc_timestamp(ts, 'z:text') ; to_local_time((ts AT TIME ZONE 'UTC') AT TIME ZONE z) ; S ; the local time of a zone, of a time in UTC
-to_utc_timestamp(ts, 'z:text') ; to_local_time((ts AT TIME ZONE z) AT TIME ZONE 'UTC') ; S ; the time in UTC, of a local time of a zone
+timezone('z:text', ts) ; ts AT TIME ZONE z ; D P ; the moment of a local time of a zone, or the local time of a moment
+convert_timezone('source:text', 'target:text', ts) ; (ts AT TIME ZONE source) AT TIME ZONE target ; F S ; the local time of one zone as that of another
+from_utc_timestamp(ts, 'z:text') ; (ts AT TIME ZONE 'UTC') AT TIME ZONE z ; S ; the local time of a zone, of a time in UTC
+to_utc_timestamp(ts, 'z:text') ; (ts AT TIME ZONE z) AT TIME ZONE 'UTC' ; S ; the time in UTC, of a local time of a zone
 to_days(n) ; INTERVAL '1 day' * n ; D ; an interval of n days
 to_hours(n) ; INTERVAL '1 hour' * n ; D ; an interval of n hours
 to_minutes(n) ; INTERVAL '1 minute' * n ; D ; an interval of n minutes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -52,8 +53,9 @@ from lance_flight.engine.compat.operand_types import (
     with_timestamps,
     with_wide_sums,
 )
+from lance_flight.engine.compat.time_zones import MOST_ROUNDS, may_convert_zones, with_converted, with_zones
 from lance_flight.engine.compat.wrong_comparisons import may_compare_bits
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, LOCAL_MOMENT
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
 from lance_flight.engine.plans.arithmetic import may_overflow
 from lance_flight.engine.plans.bounds import with_coercions, with_joined_subqueries
@@ -154,6 +156,19 @@ _MOMENTS = _TypedRewrite(
     ask=with_all_operands,
     change=lambda calls, names, types: replace(calls, sql=with_timestamps(calls.sql, names, types)),
 )
+
+
+def _converted(calls: TypedCalls, sql: str, names: AbstractSet[str]) -> TypedCalls:
+    """Return the query as `sql`, in which calls of these names give the moments of local times."""
+    return replace(calls, sql=sql, calls={**calls.calls, **dict.fromkeys(names, LOCAL_MOMENT)})
+
+
+_ZONES = _TypedRewrite(
+    may_change=lambda sql, _: may_convert_zones(sql),
+    ask=with_converted,
+    change=lambda calls, names, types: _converted(calls, *with_zones(calls.sql, names, types, len(calls.calls))),
+    refusal="AT TIME ZONE makes a local time of a moment, and a moment of a local time, and this statement cannot be planned so",
+)
 _TEXTS = (
     # Texts of moments, intervals and lists are those of DuckDB.
     _TypedRewrite(
@@ -190,6 +205,7 @@ class NumberRewriting:
     def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Return a query whose numbers are right, and its plan."""
         steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
+            self._with_zones,
             self._with_decimals,
             self._with_doubles,
             self._with_checks,
@@ -275,6 +291,15 @@ class NumberRewriting:
             lambda types: rewrite.change(calls, names, types),
             rewrite.refusal,
         )
+
+    def _with_zones(self, calls: TypedCalls, frame: DataFrame) -> Planned:
+        """Moments and local times are converted as in PostgreSQL and DuckDB."""
+        for _ in range(MOST_ROUNDS):
+            # What one conversion gives may be the operand of another one.
+            calls, frame = self._with_typed(_ZONES, before := calls, frame)
+            if calls is before:
+                break
+        return calls, frame
 
     def _with_timestamps(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Dates beside timestamps are timestamps of microseconds: DataFusion 55 takes nanoseconds, which the year 9999 is not in."""
