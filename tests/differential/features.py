@@ -833,6 +833,8 @@ FEATURES = {
                 )
             ),
             "SELECT id, coalesce(d, ts), least(d, ts), greatest(ts, d), nullif(ts, d) FROM kept",
+            "SELECT id, (ts - d)::VARCHAR, (d - ts)::VARCHAR, d - DATE '2024-01-01' - 1 FROM kept",
+            "SELECT id FROM kept WHERE d - ts > INTERVAL '1 day' OR ts - d < INTERVAL '0 days'",
             "SELECT a.id, b.id FROM kept a JOIN kept b ON a.d = b.ts",
             "SELECT a.id, b.id FROM kept a LEFT JOIN kept b ON a.d = b.ts AND b.id > 1",
             "SELECT coalesce(d, ts), count(*) FROM kept GROUP BY coalesce(d, ts) ORDER BY coalesce(d, ts)",

@@ -32,7 +32,7 @@ _PART = re.compile(r"\b(?:EXTRACT|DATE_PART)\s*\(", re.IGNORECASE)
 _SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
 _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
-_MEETS = re.compile(rf"[<>=]|\b(?:BETWEEN|IN|DISTINCT\s+FROM|CASE|{'|'.join(sorted(_OF_ONE_TYPE))})\b", re.IGNORECASE)
+_MEETS = re.compile(rf"[-<>=]|\b(?:BETWEEN|IN|DISTINCT\s+FROM|CASE|{'|'.join(sorted(_OF_ONE_TYPE))})\b", re.IGNORECASE)
 _QUANTIFIERS = frozenset(["ANY", "SOME", "ALL"])
 _FRAMES = frozenset(["RANGE", "ROWS", "GROUPS"])
 _SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
@@ -89,26 +89,38 @@ def with_one_zero(text: str, names: Sequence[Sequence[str]], types: Mapping[str,
 
 
 def may_meet_moments(text: str) -> bool:
-    """Return whether a query may compare a date with a timestamp, or take values of one expression from both."""
+    """Return whether a query may compare a date with a timestamp, subtract it, or take values of one expression from both."""
     return _MEETS.search(text) is not None
 
 
-def with_all_operands(text: str) -> tuple[str, list[str]]:
-    """Return a text with each operand in a function, and the names of the functions one after another."""
-    sql, groups = with_operands(text)
-    return sql, list(chain(*groups))
+def with_moments(text: str) -> tuple[str, list[str]]:
+    """Return a text with each operand that may be a moment in a function, and the names of the functions.
+
+    >>> with_moments("SELECT a - b FROM t WHERE c = d")[0]
+    'SELECT __operand_call0(a) - __operand_call1(b) FROM t WHERE __operand_call2(c) = __operand_call3(d)'
+    """
+    reader, groups = _moments(text)
+    return named_alike(text, reader, list(chain(*groups)))
 
 
 def with_timestamps(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
     """Return the text with casts of the dates that meet timestamps of microseconds, or of fewer digits."""
     around: dict[Span, tuple[str, str]] = {}
     named = iter(names)
-    for group in _operands(text, of_bits=False)[1]:
+    for group in _moments(text)[1]:
         kinds = {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
         units = {kind.unit for kind in kinds.values() if pa.types.is_timestamp(kind)}
         if units and "ns" not in units:
             around |= {span: ("CAST(", " AS TIMESTAMP(6))") for span, kind in kinds.items() if pa.types.is_date(kind)}
     return wrap_spans(text, around)
+
+
+def _moments(text: str) -> tuple[Operands, list[list[Span]]]:
+    """Return the operands that meet, and those of differences, in groups."""
+    reader, groups = _operands(text, of_bits=False)
+    factors = Factors(reader.tokens)
+    signs = [at for at, token in enumerate(reader.tokens) if token.is_sign("-") and factors.is_binary(at)]
+    return reader, [*groups, *([(factors.left_of(at, "+"), at), (at + 1, factors.right_of(at, "+"))] for at in signs)]
 
 
 def may_compare_intervals(text: str) -> bool:

@@ -39,11 +39,11 @@ from lance_flight.engine.compat.operand_types import (
     may_meet_moments,
     may_sum,
     may_take_parts,
-    with_all_operands,
     with_compared,
     with_doubles,
     with_interval_lengths,
     with_measured,
+    with_moments,
     with_one_nan,
     with_one_zero,
     with_operands,
@@ -153,7 +153,7 @@ _NUMBERS = (
 )
 _MOMENTS = _TypedRewrite(
     may_change=lambda sql, frame: may_meet_moments(sql) and _has(_DATE, frame) and _has(_TIMESTAMP, frame),
-    ask=with_all_operands,
+    ask=with_moments,
     change=lambda calls, names, types: replace(calls, sql=with_timestamps(calls.sql, names, types)),
 )
 
@@ -206,11 +206,11 @@ class NumberRewriting:
         """Return a query whose numbers are right, and its plan."""
         steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
             self._with_zones,
+            self._with_timestamps,
             self._with_decimals,
             self._with_doubles,
             self._with_checks,
             *(partial(self._with_typed, rewrite) for rewrite in _NUMBERS),
-            self._with_timestamps,
             self._with_parts_of_spans,
             *(partial(self._with_typed, rewrite) for rewrite in _TEXTS),
             self._with_one_nan,
