@@ -44,7 +44,7 @@ FORMS = [
 
 
 DEFAULTS = "id BIGINT DEFAULT 9, name VARCHAR DEFAULT 'it''s', day DATE DEFAULT '2024-02-29', at TIME DEFAULT '10:30', x DOUBLE DEFAULT 'NaN', price DECIMAL(10, 2) DEFAULT 1.5, open BOOLEAN DEFAULT true, tags VARCHAR[]"
-NINE = (9, "it's", dt.date(2024, 2, 29), dt.time(10, 30), "NaN", Decimal("1.50"), True, None)
+NINE = (9, "it's", dt.date(2024, 2, 29), dt.time(10, 30), "nan", Decimal("1.50"), True, None)
 CHOSEN = (1, "DEFAULT", dt.date(2025, 1, 1), dt.time(0), "2.5", Decimal(3), False, ["a"])
 VALUES = ("1", "'DEFAULT'", "DATE '2025-01-01'", "TIME '00:00'", "2.5", "3", "false", "['a']")
 OF_DEFAULTS = {
@@ -132,7 +132,7 @@ ASSIGNED = [
     pytest.param("DATE", "'2020-02-29'", dt.date(2020, 2, 29), id="text into a date"),
     pytest.param("DATE", "TIMESTAMP '2020-02-29'", dt.date(2020, 2, 29), id="midnight into a date"),
     pytest.param("TIME", "'01:02'", dt.time(1, 2), id="text into a time"),
-    ("TIMESTAMP", "'2020-01-01T00:00:00+01:00'", dt.datetime(2019, 12, 31, 23)),
+    ("TIMESTAMP", "'2020-01-01T00:00:00+01:00'", dt.datetime(2020, 1, 1)),
     ("TIMESTAMP", "'2020-1-5 9:30'", dt.datetime(2020, 1, 5, 9, 30)),
     ("TIMESTAMPTZ", "'2020-01-05 09:30+01'", dt.datetime(2020, 1, 5, 8, 30, tzinfo=dt.UTC)),
     ("TIMESTAMPTZ", "'2020-01-01 01:02:03'", dt.datetime(2020, 1, 1, 1, 2, 3, tzinfo=dt.UTC)),

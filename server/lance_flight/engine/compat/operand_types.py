@@ -20,7 +20,7 @@ from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_O
 from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.tokens import Kind, Token, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, tokenize
 from lance_flight.model.arrow_types import is_number
 
 OPERAND = "operand"
@@ -29,6 +29,10 @@ MOST_OPERANDS = 200
 INTERVALS = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+", re.IGNORECASE)
 """Matches what makes an interval."""
 _PART = re.compile(r"\b(?:EXTRACT|DATE_PART)\s*\(", re.IGNORECASE)
+_ZONED = re.compile(
+    r"('\d{4,}-\d\d?-\d\d?[ T]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)\s*(?:Z|[+-]\d\d(?::?\d\d)?)'", re.IGNORECASE
+)
+"""Matches a text of a moment with its zone."""
 _SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
 _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFNULL"])
@@ -113,6 +117,26 @@ def with_timestamps(text: str, names: Sequence[str], types: Mapping[str, pa.Data
         if units and "ns" not in units:
             around |= {span: ("CAST(", " AS TIMESTAMP(6))") for span, kind in kinds.items() if pa.types.is_date(kind)}
     return wrap_spans(text, around)
+
+
+def may_compare_zoned_texts(text: str) -> bool:
+    """Return whether a query may compare a text with the zone of a moment."""
+    return _ZONED.search(text) is not None and _MEETS.search(text) is not None
+
+
+def with_local_texts(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text without the zones of texts that meet dates, or timestamps that have none: as in a cast, they are dropped."""
+    edits: dict[Span, Edit] = {}
+    named = iter(names)
+    reader, groups = _moments(text)
+    for group in groups:
+        kinds = {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
+        if any(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None) for kind in kinds.values()):
+            for start, stop in kinds:
+                token = reader.tokens[start]
+                if stop == start + 1 and token.kind in {Kind.STRING, Kind.LITERALS}:
+                    edits[start, stop] = token.start, token.stop, _ZONED.sub(r"\1'", text[token.start : token.stop])
+    return edit_text(text, sorted(edits.values()))
 
 
 def _moments(text: str) -> tuple[Operands, list[list[Span]]]:

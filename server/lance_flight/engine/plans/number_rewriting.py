@@ -35,6 +35,7 @@ from lance_flight.engine.compat.operand_types import (
     MOST_OPERANDS,
     OPERAND,
     may_compare_intervals,
+    may_compare_zoned_texts,
     may_make_nan,
     may_meet_moments,
     may_sum,
@@ -42,6 +43,7 @@ from lance_flight.engine.compat.operand_types import (
     with_compared,
     with_doubles,
     with_interval_lengths,
+    with_local_texts,
     with_measured,
     with_moments,
     with_one_nan,
@@ -169,6 +171,12 @@ _ZONES = _TypedRewrite(
     change=lambda calls, names, types: _converted(calls, *with_zones(calls.sql, names, types, len(calls.calls))),
     refusal="AT TIME ZONE makes a local time of a moment, and a moment of a local time, and this statement cannot be planned so",
 )
+_LOCAL_TEXTS = _TypedRewrite(
+    may_change=lambda sql, _: may_compare_zoned_texts(sql),
+    ask=with_moments,
+    change=lambda calls, names, types: replace(calls, sql=with_local_texts(calls.sql, names, types)),
+    refusal="a text with a zone meets others in this statement, which cannot be planned so; write TIMESTAMP or TIMESTAMPTZ before it",
+)
 _TEXTS = (
     # Texts of moments, intervals and lists are those of DuckDB.
     _TypedRewrite(
@@ -205,6 +213,7 @@ class NumberRewriting:
     def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Return a query whose numbers are right, and its plan."""
         steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
+            partial(self._with_typed, _LOCAL_TEXTS),
             self._with_zones,
             self._with_timestamps,
             self._with_decimals,
