@@ -301,17 +301,9 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     if verb not in {"CREATE", "REPLACE"}:
         verb = "REPLACE" if _is_named(asked, table, kind, name) else "CREATE"
     if (verb, kind) == ("REPLACE", "BRANCH"):
-        return _replace_branch(asked, table, name, match["version"]), False
+        # Made of two commits, it would be gone for good where the second one fails.
+        raise Unsupported(f"REPLACE BRANCH {name}: expected DROP BRANCH, and CREATE BRANCH … AS OF VERSION")
     return f"ALTER TABLE {_sql(table)} {verb} {kind} {quote_name(name)}{point}", False
-
-
-def _replace_branch(asked: SqlRunner, table: NamedTable, name: str, version: str | None) -> str:
-    """Drop a branch, and return the statement that makes it again: between the two there is none of the name."""
-    known = asked.rows(f"SELECT version FROM {_sql(table, '$snapshots')}").column(0).to_pylist()  # noqa: S608 - quoted
-    if version is not None and int(version) not in known:
-        raise NotFound(f"table {table.name!r} has no snapshot of version {version}; branch {name!r} stays as it is")
-    asked.run(f"ALTER TABLE {_sql(table)} DROP BRANCH {quote_name(name)}")
-    return f"ALTER TABLE {_sql(table)} CREATE BRANCH {quote_name(name)}" + (f" AS OF {version}" if version else "")
 
 
 def _drop_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool] | None:
