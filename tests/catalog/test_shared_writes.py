@@ -11,7 +11,8 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite, WrittenFiles
+from lance_flight.catalog.bulk import shared_writes
+from lance_flight.catalog.bulk.shared_writes import Replaces, SharedIngest, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
@@ -22,7 +23,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.statements.alter_columns import AlterColumns
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.errors import AlreadyCommitted, DataError, NotFound, SerializationFailure
+from lance_flight.errors import AlreadyCommitted, DataError, InvalidInput, LimitExceeded, NotFound, SerializationFailure
 
 from tests.catalog.aging import age
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
@@ -138,6 +139,27 @@ def test_a_task_that_fails_takes_its_own_files_away_alone(place: Path) -> None:
     assert data_files(place) == files
     commit(write, done)
     assert ids(place) == [1, 2, 3]
+
+
+def test_a_part_that_fails_counts_nothing_in_a_shared_ingest(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest = SharedIngest.begin(opened(place), None)
+    monkeypatch.setattr(shared_writes, "MOST_UPDATES", 2)
+
+    def failing() -> Iterator[pa.Table]:
+        yield rows((5, "a"))
+        raise DataError("no more")
+
+    for _ in range(3):
+        with pytest.raises(DataError, match="no more"):
+            ingest.write("first", failing(), evaluate, lambda: None)
+    for part in ("first", "second"):
+        ingest.write(part, [rows((6, "a"))], evaluate, lambda: None)
+    before = data_files(place)
+    with pytest.raises(LimitExceeded, match="more than 2 files"):
+        ingest.write("third", [rows((7, "b"))], evaluate, lambda: None)
+    assert (data_files(place), len(ingest.updates(["first", "second"]))) == (before, 2)
+    with pytest.raises(InvalidInput, match="'third' of the shared ingest was not stored"):
+        ingest.updates(["third"])
 
 
 def test_of_a_discarded_write_nothing_is_left(place: Path) -> None:

@@ -248,7 +248,6 @@ class SharedIngest:
     shared: SharedWrite
     lease: SnapshotLease
     _parts: dict[str, WrittenFiles | None] = field(default_factory=dict)
-    _size: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -264,22 +263,20 @@ class SharedIngest:
             if part in self._parts:
                 raise InvalidInput(f"part {part!r} of the shared ingest was stored before; expected another name")
             self._keep(part, None)
+        files: WrittenFiles = ()
         try:
             files = self.shared.write(rows, evaluate, check=check)
+            with self._lock:
+                self._keep(part, files)
         except BaseException:
             with self._lock:
                 self._parts.pop(part, None)
-            raise
-        try:
-            with self._lock:
-                self._keep(part, files)
-        except LimitExceeded:
             self.shared.remove(files)
             raise
 
     def _keep(self, part: str, files: WrittenFiles | None) -> None:
-        self._size += len(files or ()) or 1
-        if self._size > MOST_UPDATES:
+        others = (known for name, known in self._parts.items() if name != part)
+        if sum(len(known or ()) or 1 for known in (*others, files)) > MOST_UPDATES:
             raise LimitExceeded(
                 f"a shared ingest of more than {MOST_UPDATES} files; expected fewer parts, or rows in the order of their partitions"
             )

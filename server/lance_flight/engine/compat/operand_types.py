@@ -30,7 +30,8 @@ INTERVALS = re.compile(r"\bINTERVAL\b|__(?:age|days_of|interval_times)_call\d+",
 """Matches what makes an interval."""
 _PART = re.compile(r"\b(?:EXTRACT|DATE_PART)\s*\(", re.IGNORECASE)
 _ZONED = re.compile(
-    r"('\d{4,}-\d\d?-\d\d?[ T]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)\s*(?:Z|[+-]\d\d(?::?\d\d)?)'", re.IGNORECASE
+    r"(?P<minutes>'\d{4,}-\d\d?-\d\d?[ T]\d\d?:\d\d)(?P<seconds>:\d\d(?:\.\d+)?)?\s*(?P<zone>Z|[+-]\d\d(?::?\d\d)?)'",
+    re.IGNORECASE,
 )
 """Matches a text of a moment with its zone."""
 _SIGN_OR_WORD = re.compile(r"[<>=]|\b(?:BETWEEN|IN|FROM)\b", re.IGNORECASE)
@@ -125,18 +126,28 @@ def may_compare_zoned_texts(text: str) -> bool:
 
 
 def with_local_texts(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
-    """Return the text without the zones of texts that meet dates, or timestamps that have none: as in a cast, they are dropped."""
+    """Return the text with texts of moments as casts read them: those that meet dates and local times have no zone, the others have seconds."""
     edits: dict[Span, Edit] = {}
     named = iter(names)
     reader, groups = _moments(text)
     for group in groups:
         kinds = {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
-        if any(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None) for kind in kinds.values()):
-            for start, stop in kinds:
-                token = reader.tokens[start]
-                if stop == start + 1 and token.kind in {Kind.STRING, Kind.LITERALS}:
-                    edits[start, stop] = token.start, token.stop, _ZONED.sub(r"\1'", text[token.start : token.stop])
+        timestamps = [kind for kind in kinds.values() if pa.types.is_timestamp(kind)]
+        is_local = any(kind.tz is None for kind in timestamps) or any(map(pa.types.is_date, kinds.values()))
+        for start, stop in kinds if is_local or timestamps else ():
+            token = reader.tokens[start]
+            if stop == start + 1 and token.kind in {Kind.STRING, Kind.LITERALS}:
+                new = _ZONED.sub(_without_zone if is_local else _with_seconds, text[token.start : token.stop])
+                edits[start, stop] = token.start, token.stop, new
     return edit_text(text, sorted(edits.values()))
+
+
+def _without_zone(found: re.Match[str]) -> str:
+    return f"{found['minutes']}{found['seconds'] or ''}'"
+
+
+def _with_seconds(found: re.Match[str]) -> str:
+    return f"{found['minutes']}{found['seconds'] or ':00'}{found['zone']}'"
 
 
 def _moments(text: str) -> tuple[Operands, list[list[Span]]]:
