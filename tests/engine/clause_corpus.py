@@ -184,10 +184,6 @@ PLANNED = [
     ("SELECT array_agg(a ORDER BY id) FROM t", "SELECT array_agg(a) FROM t"),
     ("SELECT first_value(a) IGNORE NULLS FROM t", "SELECT first_value(a) FROM t"),
     ("SELECT first_value(a IGNORE NULLS ORDER BY id) FROM t", "SELECT first_value(a ORDER BY id) FROM t"),
-    (
-        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a DESC) FROM t",
-        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM t",
-    ),
     ("SELECT sum(a) OVER (PARTITION BY b) FROM t", "SELECT sum(a) OVER () FROM t"),
     ("SELECT sum(a) OVER (ORDER BY id ROWS 1 PRECEDING) FROM t", "SELECT sum(a) OVER (ORDER BY id) FROM t"),
     ("SELECT * FROM t AS x(p, q, r)", "SELECT * FROM t AS x"),

@@ -234,6 +234,7 @@ SELECT g, median(f), quantile_cont(f, 0.25) FROM t GROUP BY g ORDER BY g
 SELECT g, quantile_disc(i, 0.5), quantile(i, 0.9), quantile_disc(ts, 0.3) FROM t GROUP BY g ORDER BY g
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i) FROM t
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY f) FROM t
+SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY f DESC), percentile_cont(0.75) WITHIN GROUP (ORDER BY i DESC) FROM t
 SELECT product(g), geometric_mean(id), fsum(f) FROM t
 SELECT skewness(f), kurtosis(id), entropy(i) FROM t
 SELECT g, skewness(f), kurtosis(f), entropy(s) FROM t GROUP BY g ORDER BY g

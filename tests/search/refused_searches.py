@@ -36,8 +36,8 @@ REFUSED_SEARCHES = {
             "fixed <-> 1": "argument 2 of array_distance is int64; expected a vector",
             "fixed <=> 1": "argument 2 of cosine_distance is int64; expected a vector",
             "fixed <-> fixed <-> fixed": "<-> at character 14 is followed by another one; expected brackets",
-            "<-> fixed": "<-> at character 8 has no vector on one side; expected a <-> b",
-            "fixed <#>": "<#> at character 14 has no vector on one side; expected a <#> b",
+            "<-> fixed": "<-> at character 8 has nothing on one side; expected a <-> b",
+            "fixed <#>": "<#> at character 14 has nothing on one side; expected a <#> b",
         },
     ),
     "vector_search": Refusals(

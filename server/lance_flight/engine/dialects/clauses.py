@@ -47,7 +47,7 @@ from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import Point, point
 from lance_flight.engine.sql.relation_places import is_alias
 from lance_flight.engine.sql.select_lists import is_wildcard, items
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, fold_name, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, fold_name, place_in, tokenize
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.naming import check_label
 
@@ -650,9 +650,8 @@ class _Reader(TokenPlaces):
 
     def _unsupported(self, at: int, clause: str, instead: str = "") -> Unsupported:
         words = f"FOR {self.word_at(at + 1)}" if clause == "FOR" else clause
-        before = self.sql[: self.tokens[at].start]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return Unsupported(f"{words} is not offered: {instead or INSTEAD[clause]}; at Line: {line}, Column: {column}")
+        place = place_in(self.sql, self.tokens[at].start)
+        return Unsupported(f"{words} is not offered: {instead or INSTEAD[clause]}{place}")
 
 
 def _items(tokens: Sequence[Token], start: int, stop: int) -> list[list[Token]]:

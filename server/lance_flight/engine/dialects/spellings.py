@@ -32,7 +32,7 @@ from types import MappingProxyType
 
 from lance_flight.engine.sql.clause_words import UNITS
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, place_in, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 LAMBDA = re.compile(r"\blambda\s+\w+\s*:|\)\s*->", re.IGNORECASE)
@@ -151,10 +151,7 @@ class _Reader(TextPlaces):
         yield token.start, token.stop, token.text.replace("_", "")
 
     def _unsupported(self, said: str, at: int) -> Unsupported:
-        before = self._text[: self.tokens[at].start]
-        return Unsupported(
-            f"{said}; at Line: {before.count(chr(10)) + 1}, Column: {len(before) - before.rfind(chr(10))}"
-        )
+        return Unsupported(f"{said}{place_in(self._text, self.tokens[at].start)}")
 
     def _begins_query(self, at: int) -> bool:
         at += self.word_at(at) in {"ALL", "DISTINCT"}

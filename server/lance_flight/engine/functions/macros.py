@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.relation_places import relation_places
-from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, place_in, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 MOST_GROWTH = 4 << 20
@@ -28,6 +28,8 @@ _SIGNATURE = re.compile(
 _NO_CALL_AFTER = frozenset(["AS", "INTO", "TABLE", "UPDATE", "VIEW", "INTERVAL"])
 _NO_FUNCTIONS = frozenset(["cast", "try_cast", "filter"])
 _LISTS = frozenset(["ARRAY", "MAKE_ARRAY", "LIST_VALUE"])
+_BETWEEN_VALUES = frozenset(["percentile_cont"])
+"""Functions whose value at a share of rows that fall is that at the rest of 1 of rows that rise."""
 _ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _LITERALS: Mapping[str, AbstractSet[Kind]] = {"unit": {Kind.STRING, Kind.NUMBER, Kind.WORD}, "word": {Kind.WORD}}
 """Kinds of tokens that parameters of some names take."""
@@ -403,6 +405,10 @@ class _Reader(TextPlaces):
             call.places[parameter.name] = (0, 0) if place is None else place
         if macro.within is not None and call.within is not None:
             first, stop = call.within
+            is_falling = self.word_at(stop - 1) == "DESC" and call.name.lower() in _BETWEEN_VALUES
+            if is_falling and not self._is_list(call.places["q"][0]):
+                given["q"] = f"1 - {_bracket(given['q'])}"
+                stop -= 1
             stop -= self.word_at(stop - 1) == "ASC"
             if self.word_at(stop - 1) in _ORDERS:
                 raise SqlError("takes no DESC and NULLS in WITHIN GROUP; write 1 - q in place of q for DESC")
@@ -500,9 +506,7 @@ class _Reader(TextPlaces):
         yield tokens[last].stop, tokens[last].stop, f" {modifiers.over}" if modifiers.over else ""
 
     def _error(self, call: _Call, said: str, kind: type[SqlError] = SqlError) -> SqlError:
-        before = self._text[: self.tokens[call.first].start]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return kind(f"{call.name} {said}; at Line: {line}, Column: {column}")
+        return kind(f"{call.name} {said}{place_in(self._text, self.tokens[call.first].start)}")
 
 
 def signature_of(macro: Macro) -> str:

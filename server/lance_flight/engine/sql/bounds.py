@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 
-from lance_flight.engine.sql.tokens import RUNS, STRINGS, Kind, Token, closing_places, fold_name, literals
+from lance_flight.engine.sql.tokens import RUNS, STRINGS, Kind, Token, closing_places, fold_name, literals, place_in
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 from lance_flight.model.schema import MOST_DEPTH
 
@@ -389,11 +389,8 @@ class _Shape:
 
     def _check(self, what: str, count: int, most: int, token: Token) -> None:
         if count > most:
-            before = self._text[: token.start]
-            line, column = before.count("\n") + 1, token.start - before.rfind("\n")
-            raise SqlError(
-                f"the statement has more than {most} {what}; expected at most {most}; at Line: {line}, Column: {column}"
-            )
+            place = place_in(self._text, token.start)
+            raise SqlError(f"the statement has more than {most} {what}; expected at most {most}{place}")
 
 
 MOST_EXPANDED = 2_000

@@ -319,6 +319,16 @@ Edit = tuple[int, int, str]
 """Edit of a text: start and stop of what is replaced, and the text in its place."""
 
 
+def place_in(text: str, start: int) -> str:
+    r"""Return where a character of a text is, as DataFusion writes it, for the end of a message.
+
+    >>> place_in("SELECT\n a", 8)
+    '; at Line: 2, Column: 2'
+    """
+    before = text[:start]
+    return f"; at Line: {before.count(chr(10)) + 1}, Column: {start - before.rfind(chr(10))}"
+
+
 def edit_text(text: str, edits: Iterable[Edit]) -> str:
     """Return `text` with each range (start, end) replaced."""
     parts: list[str] = []

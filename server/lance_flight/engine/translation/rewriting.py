@@ -47,6 +47,7 @@ from lance_flight.engine.sql.tokens import (
     Token,
     edit_text,
     parameters,
+    place_in,
     tokenize,
     tokens_of,
 )
@@ -86,6 +87,7 @@ def for_datafusion(text: str, *, has_macros: bool = True) -> str:
     text = number_parameters(text)
     text = edit_text(text, decimal_edits(text))
     tokens = tokenize(text)
+    check_brackets(text, tokens)
     check_operators(tokens)
     check_negated_exists(tokens)
     for stage in _WITH_MACROS if has_macros else _STAGES:
@@ -114,12 +116,12 @@ def check_operators(tokens: Sequence[Token]) -> None:
             raise Unsupported(f"{token.text * 2} at character {token.start + 1} is not offered; write {instead}")
 
 
-def check_brackets(tokens: Sequence[Token]) -> None:
+def check_brackets(text: str, tokens: Sequence[Token]) -> None:
     """Refuse a bracket that is not closed, or closes none: DataFusion would name words that are put behind it.
 
-    >>> check_brackets(tokenize("SELECT (1"))
+    >>> check_brackets("SELECT (1", tokenize("SELECT (1"))
     Traceback (most recent call last):
-    lance_flight.errors.SqlError: '(' at character 8 is not closed; expected a ')' behind it
+    lance_flight.errors.SqlError: '(' is not closed; expected a ')' behind it; at Line: 1, Column: 8
     """
     opened: list[Token] = []
     for token in tokens:
@@ -127,15 +129,14 @@ def check_brackets(tokens: Sequence[Token]) -> None:
             opened.append(token)
         elif token.kind is Kind.SIGN and token.text in _CLOSED_BY.values():
             if not opened:
-                raise SqlError(f"{token.text!r} at character {token.start + 1} closes no bracket")
+                raise SqlError(f"{token.text!r} closes no bracket{place_in(text, token.start)}")
             if _CLOSED_BY[opened[-1].text] != token.text:
                 break
             opened.pop()
     if opened:
         token = opened[-1]
-        raise SqlError(
-            f"{token.text!r} at character {token.start + 1} is not closed; expected a {_CLOSED_BY[token.text]!r} behind it"
-        )
+        place = place_in(text, token.start)
+        raise SqlError(f"{token.text!r} is not closed; expected a {_CLOSED_BY[token.text]!r} behind it{place}")
 
 
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -356,7 +357,6 @@ def with_column_names(sql: str) -> str:
     """Return a query with the names of its computed columns; an operator that is refused has its place in the text as it was sent."""
     tokens = tokenize(sql)
     check_operators(tokens)
-    check_brackets(tokens)
     return edit_text(sql, name_edits(sql, tokens))
 
 
