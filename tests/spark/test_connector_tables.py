@@ -235,9 +235,9 @@ def test_namespaces_are_made_listed_and_dropped_when_they_are_empty(
     assert catalog.ask("list_views", namespace=[space]) == ["seen"]
     assert catalog.table(f"{space}.one").scan().rows() == []
     with pytest.raises(Refused, match="not empty"):
-        catalog.ask("drop_namespace", namespace=[space])
+        catalog.ask("drop_namespace", namespace=[space], cascade=False)
     assert [catalog.named(method, f"{space}.{name}") for method, name in DROPPED] == [True, True]
-    catalog.ask("drop_namespace", namespace=[space])
+    catalog.ask("drop_namespace", namespace=[space], cascade=False)
     assert space not in catalog.ask("list_namespaces")
     for method in ("load_namespace", "list_tables", "list_views"):
         with pytest.raises(Refused) as raised:
