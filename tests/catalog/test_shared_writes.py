@@ -314,7 +314,7 @@ def begin_evolved(place: Path, change: str = "ADD COLUMN more VARCHAR") -> Share
     table, root = opened(place), Root(Store(str(place.parent)))
     statement = cast("AlterColumns", parse(f"ALTER TABLE t {change}"))
     snapshot = table.snapshot()
-    evolution = statement.changes(root, TableName("public", "t")).plan(table, snapshot)
+    evolution = statement.column_changes(root, TableName("public", "t")).plan(table, snapshot)
     assert evolution is not None
     return SharedWrite.of(table, evolution.on(table.store, snapshot).shown_on(snapshot), evolution)
 

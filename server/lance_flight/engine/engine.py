@@ -46,12 +46,12 @@ from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.activity import reads_activity
 from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
 from lance_flight.engine.sql.references import CATALOG, table_name
-from lance_flight.engine.statements.alter_columns import AlterColumns
 from lance_flight.engine.statements.answering import Answering, Reports, maintenance_work
 from lance_flight.engine.statements.kinds import (
     Answer,
     Changes,
     ChangeStatement,
+    HistoryAlteration,
     MaintenanceStatement,
     MaintenanceWork,
     RowsStatement,
@@ -244,7 +244,7 @@ class Engine:
     def column_changes(self, name: TableName, sql: str) -> ColumnChanges | None:
         """Return what an ALTER TABLE makes of the columns of a table, and change nothing; None for one about something else."""
         statement = parse(sql)
-        return statement.changes(self.root, name) if isinstance(statement, AlterColumns) else None
+        return statement.column_changes(self.root, name) if isinstance(statement, HistoryAlteration) else None
 
     def _run_maintenance(
         self,

@@ -102,7 +102,7 @@ def with_moments(text: str) -> tuple[str, list[str]]:
     """Return a text with each operand that may be a moment in a function, and the names of the functions.
 
     >>> with_moments("SELECT a - b FROM t WHERE c = d")[0]
-    'SELECT __operand_call0(a) - __operand_call1(b) FROM t WHERE __operand_call2(c) = __operand_call3(d)'
+    'SELECT __operand_call2(a) - __operand_call3(b) FROM t WHERE __operand_call0(c) = __operand_call1(d)'
     """
     reader, groups = _moments(text)
     return named_alike(text, reader, list(chain(*groups)))

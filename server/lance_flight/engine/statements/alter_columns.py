@@ -276,10 +276,9 @@ class AlterColumns(HistoryAlteration):
         return on(name, Privilege.SELECT) if any(action.reads for action in self.actions) else ()
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
-        table.evolve(SchemaEvolution(table.store, self.changes(root, name)))
+        table.evolve(SchemaEvolution(table.store, self.column_changes(root, name)))
 
-    def changes(self, root: Root, name: TableName) -> ColumnChanges:
-        """Return what the statement makes of the columns of a snapshot."""
+    def column_changes(self, root: Root, name: TableName) -> ColumnChanges:
         operation = ", ".join(action.operation for action in self.actions)
         return ColumnChanges(root, name, tuple(action.change() for action in self.actions), operation)
 

@@ -34,6 +34,7 @@ from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import Peers, StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.engine.writes.ingest import defaults_of, schema_of
 from lance_flight.engine.writes.returning import ReturnedRows, Returning
 from lance_flight.errors import Unsupported
@@ -429,6 +430,10 @@ class HistoryAlteration(Alteration):
     @abstractmethod
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         """Execute the alteration."""
+
+    def column_changes(self, root: Root, name: TableName) -> ColumnChanges | None:
+        """Return what it makes of the columns of a snapshot, for a commit with rows; None where it changes something else."""
+        return None
 
 
 INGEST = "INGEST"
