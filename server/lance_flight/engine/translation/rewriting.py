@@ -87,7 +87,6 @@ def for_datafusion(text: str, *, has_macros: bool = True) -> str:
     text = number_parameters(text)
     text = edit_text(text, decimal_edits(text))
     tokens = tokenize(text)
-    check_brackets(text, tokens)
     check_operators(tokens)
     check_negated_exists(tokens)
     for stage in _WITH_MACROS if has_macros else _STAGES:
@@ -335,6 +334,7 @@ def datafusion_text(sql: str, *, has_keys: bool = False) -> DataFusionText:
 
 
 def _rewrite(sql: str, has_keys: bool) -> DataFusionText:  # noqa: FBT001 - cached by both
+    check_brackets(sql, tokenize(sql))
     text = for_datafusion(sql)
     tokens = tokenize(text)
     words = [token.word for token in tokens]
