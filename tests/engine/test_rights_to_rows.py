@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -110,8 +111,10 @@ class Untouched:
     def engine(self) -> Engine:
         """The root as it was made."""
         if self.is_changed:
-            shutil.rmtree(self.place)
-            shutil.copytree(self.kept, self.place)
+            # The engine before may write leases there yet.
+            changed = self.place.rename(self.place.with_name(uuid4().hex))
+            shutil.copytree(self.kept, self.place, dirs_exist_ok=True)
+            shutil.rmtree(changed, ignore_errors=True)
             self._engine = open_engine(self.place)
         return self._engine
 
