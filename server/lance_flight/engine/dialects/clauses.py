@@ -568,7 +568,7 @@ class _Reader(TokenPlaces):
     def _rewrite_pivot_query(self, level: QueryLevel, at: int) -> None:
         """Rewrite `PIVOT t ON …` as a query over `t`, whose own clauses are read as those of any source."""
         cursor = Cursor(self.sql, self.tokens, at)
-        first, stop, around = pivot_query(cursor)
+        first, stop, around = pivot_query(cursor, self)
         begin, end = self.tokens[first].start, self.tokens[cursor.at - 1].stop
         self.edits += [
             (self.tokens[at].start, begin, around.begin),

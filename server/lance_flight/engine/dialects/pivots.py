@@ -119,7 +119,7 @@ def begins_pivot(places: TokenPlaces, at: int) -> bool:
 
 def _source_end(places: TokenPlaces, at: int) -> int:
     """Return the place behind a table, the call of a function or a query in brackets, with its alias; 0 for anything else."""
-    closing, stop = closing_places(places.tokens), at
+    stop = at
     if places.kind(at) not in _NAMES | {Kind.STRING}:
         if not (places.is_sign(at, "(") and places.first_word(at) in QUERY_STARTS | PIVOTS | {"TABLE"}):
             return 0
@@ -127,17 +127,17 @@ def _source_end(places: TokenPlaces, at: int) -> int:
         while places.is_sign(stop + 1, "."):
             stop += 2
         stop += places.is_sign(stop + 1, "(")
-    stop = closing.get(stop, stop) + 1
+    stop = places.closing_brackets.get(stop, stop) + 1
     stop += places.word_at(stop) == "AS"
     return stop + (places.kind(stop) in _NAMES and places.word_at(stop) != "ON")
 
 
-def pivot_query(cursor: Cursor) -> tuple[int, int, Around]:
+def pivot_query(cursor: Cursor, places: TokenPlaces) -> tuple[int, int, Around]:
     """Read `PIVOT source ON …` or `UNPIVOT source ON …`; return the places where its source begins and ends, too."""
     read = _pivot_statement if cursor.accept("PIVOT") else _unpivot_statement
     cursor.accept("UNPIVOT")
     first = cursor.at
-    cursor.at = stop = _source_end(TokenPlaces(cursor.tokens), first)
+    cursor.at = stop = _source_end(places, first)
     return first, stop, read(cursor)
 
 
@@ -210,7 +210,7 @@ def with_read_values(text: str, read: Callable[[str], pa.Table]) -> str:
     'PIVOT t ON "p" IN (\'x\', \'y\') USING sum(v)'
     """
     for _ in range(MOST_READ + 1):
-        edits = _edits_of_values(text, read) if any(word in text.upper() for word in PIVOTS) else []
+        edits = _edits_of_values(text, read) if "PIVOT" in text.upper() else []
         if not edits:
             return text
         text = edit_text(text, edits)

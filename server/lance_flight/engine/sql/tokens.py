@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -325,8 +325,13 @@ def place_in(text: str, start: int) -> str:
     >>> place_in("SELECT\n a", 8)
     '; at Line: 2, Column: 2'
     """
+    return "; at Line: {}, Column: {}".format(*line_and_column(text, start))
+
+
+def line_and_column(text: str, start: int) -> tuple[int, int]:
+    """Return the line and the column of a character of a text, both from 1."""
     before = text[:start]
-    return f"; at Line: {before.count(chr(10)) + 1}, Column: {start - before.rfind(chr(10))}"
+    return before.count("\n") + 1, start - before.rfind("\n")
 
 
 def edit_text(text: str, edits: Iterable[Edit]) -> str:
@@ -346,6 +351,11 @@ class TokenPlaces:
         self.tokens = tokens
         self._brackets = range(0)
         """The opening brackets, one after another, that were passed over last."""
+
+    @cached_property
+    def closing_brackets(self) -> Mapping[int, int]:
+        """The place at which each round bracket that opens is closed."""
+        return closing_places(self.tokens)
 
     def text(self, at: int) -> str:
         """Return the text of a token; an empty string beyond the ends."""

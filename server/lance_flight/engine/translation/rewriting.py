@@ -46,6 +46,7 @@ from lance_flight.engine.sql.tokens import (
     Kind,
     Token,
     edit_text,
+    line_and_column,
     parameters,
     place_in,
     tokenize,
@@ -433,8 +434,7 @@ def with_sent_position(message: str, planned: str, sent: str | None) -> str:
     start = None if sent is None else sent_start(planned, _offset(planned, line, column), sent)
     position = ""
     if sent is not None and start is not None:
-        before = sent[:start]
-        position = f" at line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))}"
+        position = " at line {}, column {}".format(*line_and_column(sent, start))
     return message[: match.start()] + position + message[match.end() :]
 
 
