@@ -111,9 +111,7 @@ def with_moments(text: str) -> tuple[str, list[str]]:
 def with_timestamps(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
     """Return the text with casts of the dates that meet timestamps of microseconds, or of fewer digits."""
     around: dict[Span, tuple[str, str]] = {}
-    named = iter(names)
-    for group in _moments(text)[1]:
-        kinds = {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
+    for kinds in _kinds(_moments(text)[1], names, types):
         units = {kind.unit for kind in kinds.values() if pa.types.is_timestamp(kind)}
         if units and "ns" not in units:
             around |= {span: ("CAST(", " AS TIMESTAMP(6))") for span, kind in kinds.items() if pa.types.is_date(kind)}
@@ -128,10 +126,8 @@ def may_compare_zoned_texts(text: str) -> bool:
 def with_local_texts(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
     """Return the text with texts of moments as casts read them: those that meet dates and local times have no zone, the others have seconds."""
     edits: dict[Span, Edit] = {}
-    named = iter(names)
     reader, groups = _moments(text)
-    for group in groups:
-        kinds = {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
+    for kinds in _kinds(groups, names, types):
         timestamps = [kind for kind in kinds.values() if pa.types.is_timestamp(kind)]
         is_local = any(kind.tz is None for kind in timestamps) or any(map(pa.types.is_date, kinds.values()))
         for start, stop in kinds if is_local or timestamps else ():
@@ -148,6 +144,15 @@ def _without_zone(found: re.Match[str]) -> str:
 
 def _with_seconds(found: re.Match[str]) -> str:
     return f"{found['minutes']}{found['seconds'] or ':00'}{found['zone']}'"
+
+
+def _kinds(
+    groups: Sequence[Sequence[Span]], names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> Iterator[dict[Span, pa.DataType]]:
+    """Yield the types of the operands of each group; that of NULL for one whose type is not known."""
+    named = iter(names)
+    for group in groups:
+        yield {span: types.get(name, pa.null()) for span, name in zip(group, named, strict=False)}
 
 
 def _moments(text: str) -> tuple[Operands, list[list[Span]]]:

@@ -7,7 +7,8 @@ the first moment. The types of operands tell which of both is meant, so those wi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -19,8 +20,6 @@ from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.zones import named_zone
 
-MOST_ROUNDS = 32
-"""Most queries within one another, and conversions of conversions, whose types are asked."""
 _AT = re.compile(r"\bAT\s+TIME\s+ZONE\b", re.IGNORECASE)
 _WORDS = ("AT", "TIME", "ZONE")
 _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
@@ -71,26 +70,29 @@ def with_zones(
 
 def _next_operands(factors: Factors) -> list[Span]:
     """Return the operands of AT TIME ZONE that have none within them, of one of the queries that stand deepest within others."""
-    found = list(_operands(factors))
-    places = [stop for _, stop in found]
-    first = [span for span in found if not any(span[0] <= place < span[1] for place in places)]
-    queries = {span: _queries_around(factors, span[0]) for span in first}
-    deepest = max(first, key=lambda span: len(queries[span]), default=None)
-    return [span for span in first if deepest is not None and queries[span] == queries[deepest]]
-
-
-def _operands(factors: Factors) -> Iterator[Span]:
-    for at, token in enumerate(factors.tokens[: -len(_WORDS)]):
-        if token.word == "AT" and tuple(factors.word_at(at + step) for step in range(len(_WORDS))) == _WORDS:
+    queries = _queries_of_conversions(factors)
+    places = list(queries)
+    first: list[Span] = []
+    for number, at in enumerate(places):
+        # The conversion of a conversion, of which there may be a long chain, begins where the first one does.
+        if number == 0 or places[number - 1] + len(_WORDS) + 1 != at:
             start = factors.left_of(at, "*")
-            if start < at and factors.kind(at + len(_WORDS)) is Kind.STRING:
-                yield start, at
+            if start < at and bisect_left(places, start) == number:
+                first.append((start, at))
+    deepest = max((queries[at] for _, at in first), key=len, default=())
+    return [span for span in first if queries[span[1]] == deepest]
 
 
-def _queries_around(factors: Factors, at: int) -> Sequence[int]:
-    """Return the brackets of the queries around a token."""
-    return [
-        opened
-        for opened, closed in sorted(factors.partners.items())
-        if opened < at < closed and factors.is_sign(opened, "(") and factors.word_at(opened + 1) in QUERIES
-    ]
+def _queries_of_conversions(factors: Factors) -> dict[int, tuple[int, ...]]:
+    """Return the place of each AT TIME ZONE 'zone', with the brackets of the queries around it."""
+    around: tuple[int, ...] = ()
+    queries: dict[int, tuple[int, ...]] = {}
+    for at, token in enumerate(factors.tokens):
+        while around and factors.partners[around[-1]] <= at:
+            around = around[:-1]
+        if token.is_sign("(") and factors.word_at(at + 1) in QUERIES and at in factors.partners:
+            around = (*around, at)
+        is_conversion = tuple(factors.word_at(at + step) for step in range(len(_WORDS))) == _WORDS
+        if is_conversion and factors.kind(at + len(_WORDS)) is Kind.STRING:
+            queries[at] = around
+    return queries

@@ -55,7 +55,7 @@ from lance_flight.engine.compat.operand_types import (
     with_timestamps,
     with_wide_sums,
 )
-from lance_flight.engine.compat.time_zones import MOST_ROUNDS, may_convert_zones, with_converted, with_zones
+from lance_flight.engine.compat.time_zones import may_convert_zones, with_converted, with_zones
 from lance_flight.engine.compat.wrong_comparisons import may_compare_bits
 from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, LOCAL_MOMENT
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT
@@ -69,7 +69,7 @@ from lance_flight.engine.plans.decimal_numbers import (
 from lance_flight.engine.translation.typed_calls import TypedCalls
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 
-_MOST_ROUNDS = 4
+_MOST_ROUNDS, _MOST_REPEATS = 4, 32
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
 _TEXT = re.compile("Utf8")
 _DURATION = re.compile(r"Duration\(")
@@ -102,13 +102,17 @@ def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:
 class _TypedRewrite:
     """Rewrite by the types of operands: `ask` puts these into functions that tell them, `change` makes the query of them.
 
-    `may_change` says whether that is worth it. What has no plan so is refused with a `refusal`; without one it stays as it is.
+    `may_change` says whether that is worth it, and `is_needed` by the plan, where a text and types tell too little. One that `repeats`
+    is made until it changes nothing: what it makes of operands may be an operand itself. What has no plan so is refused with a
+    `refusal`; without one it stays as it is.
     """
 
     may_change: Callable[[str, DataFrame], bool]
     ask: Callable[[str], tuple[str, list[str]]]
     change: Callable[[TypedCalls, Sequence[str], Types], TypedCalls]
     refusal: str | None = None
+    is_needed: Callable[[LogicalPlan], bool] | None = None
+    repeats: bool = False
 
 
 def _in_calls(
@@ -153,10 +157,19 @@ _NUMBERS = (
         refusal="an INTERVAL is compared by its length, and this statement cannot be planned so; write date_diff('second', a, b) > 86400",
     ),
 )
+
+
+def _adds_nanoseconds(plan: LogicalPlan) -> bool:
+    return _OF_NANOSECONDS in with_coercions(plan).display_indent()
+
+
+# Dates beside timestamps are timestamps of microseconds: DataFusion 55 takes nanoseconds, which the year 9999 is not in.
 _MOMENTS = _TypedRewrite(
     may_change=lambda sql, frame: may_meet_moments(sql) and _has(_DATE, frame) and _has(_TIMESTAMP, frame),
     ask=with_moments,
     change=lambda calls, names, types: replace(calls, sql=with_timestamps(calls.sql, names, types)),
+    is_needed=_adds_nanoseconds,
+    repeats=True,
 )
 
 
@@ -165,11 +178,13 @@ def _converted(calls: TypedCalls, sql: str, names: AbstractSet[str]) -> TypedCal
     return replace(calls, sql=sql, calls={**calls.calls, **dict.fromkeys(names, LOCAL_MOMENT)})
 
 
+# Moments and local times are converted as in PostgreSQL and DuckDB.
 _ZONES = _TypedRewrite(
     may_change=lambda sql, _: may_convert_zones(sql),
     ask=with_converted,
     change=lambda calls, names, types: _converted(calls, *with_zones(calls.sql, names, types, len(calls.calls))),
     refusal="AT TIME ZONE makes a local time of a moment, and a moment of a local time, and this statement cannot be planned so",
+    repeats=True,
 )
 _LOCAL_TEXTS = _TypedRewrite(
     may_change=lambda sql, _: may_compare_zoned_texts(sql),
@@ -213,9 +228,7 @@ class NumberRewriting:
     def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Return a query whose numbers are right, and its plan."""
         steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
-            partial(self._with_typed, _LOCAL_TEXTS),
-            self._with_zones,
-            self._with_timestamps,
+            *(partial(self._with_typed, rewrite) for rewrite in (_LOCAL_TEXTS, _ZONES, _MOMENTS)),
             self._with_decimals,
             self._with_doubles,
             self._with_checks,
@@ -290,8 +303,21 @@ class NumberRewriting:
             ) from exc
 
     def _with_typed(self, rewrite: _TypedRewrite, calls: TypedCalls, frame: DataFrame) -> Planned:
-        if not rewrite.may_change(calls.sql, frame):
-            return calls, frame
+        for _ in range(_MOST_REPEATS if rewrite.repeats else 1):
+            if not rewrite.may_change(calls.sql, frame) or not self._is_needed(rewrite, frame):
+                return calls, frame
+            before = calls
+            calls, frame = self._asked(rewrite, before, frame)
+            if calls is before:
+                return calls, frame
+        if rewrite.repeats and rewrite.refusal is not None and rewrite.may_change(calls.sql, frame):
+            raise Unsupported(f"{rewrite.refusal}: expected at most {_MOST_REPEATS}, one within or after another")
+        return calls, frame
+
+    def _is_needed(self, rewrite: _TypedRewrite, frame: DataFrame) -> bool:
+        return rewrite.is_needed is None or self.call(partial(rewrite.is_needed, frame.logical_plan()))
+
+    def _asked(self, rewrite: _TypedRewrite, calls: TypedCalls, frame: DataFrame) -> Planned:
         sql, names = rewrite.ask(calls.sql)
         return self._as_typed(
             calls,
@@ -300,31 +326,6 @@ class NumberRewriting:
             lambda types: rewrite.change(calls, names, types),
             rewrite.refusal,
         )
-
-    def _with_zones(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Moments and local times are converted as in PostgreSQL and DuckDB."""
-        for _ in range(MOST_ROUNDS):
-            # What one conversion gives may be the operand of another one.
-            calls, frame = self._with_typed(_ZONES, before := calls, frame)
-            if calls is before:
-                break
-        return calls, frame
-
-    def _with_timestamps(self, calls: TypedCalls, frame: DataFrame) -> Planned:
-        """Dates beside timestamps are timestamps of microseconds: DataFusion 55 takes nanoseconds, which the year 9999 is not in."""
-        for _ in range(_MOST_ROUNDS):
-            # A value of such operands is an operand itself.
-            if not _MOMENTS.may_change(calls.sql, frame) or not self._are_nanoseconds_added(frame):
-                break
-            calls, frame = self._with_typed(_MOMENTS, before := calls, frame)
-            if calls is before:
-                break
-        return calls, frame
-
-    def _are_nanoseconds_added(self, frame: DataFrame) -> bool:
-        plan = frame.logical_plan()
-        coerced: str = self.call(lambda: with_coercions(plan).display_indent())
-        return _OF_NANOSECONDS in coerced
 
     def _with_parts_of_spans(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Parts of a difference of timestamps are those of an interval."""
