@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
-from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot, Version
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.writes.definitions import parse_partition_by, partition_spec
 from lance_flight.model.naming import directory_name
-from lance_flight.model.pins import Version
 from lance_flight.model.schema import NamespaceSchema
 
 BUCKETS = 10

@@ -67,7 +67,7 @@ AREAS: dict[str, Area] = {
     "commits": Area(
         count=22,
         modules="""
-            catalog/commits/commit.py catalog/commits/staging.py catalog/commits/transaction.py
+            catalog/commits/commit.py catalog/commits/transaction.py catalog/commits/transaction.py
             catalog/manifests/manifest.py catalog/manifests/manifest_rows.py
             catalog/manifests/version_log.py:commit,evolve,transactions_of,find_commit
         """,
@@ -164,7 +164,7 @@ AREAS: dict[str, Area] = {
     "tickets": Area(
         count=10,
         modules="""
-            flight/tickets.py flight/tickets.py flight/prepared.py flight/endpoints.py
+            flight/tickets.py flight/tickets.py flight/prepared.py flight/actions.py
         """,
         tests="""
             flight/test_flight_tickets flight/test_flight_sessions flight/test_flight_endpoints flight/test_flight_handshakes
@@ -214,9 +214,9 @@ AREAS: dict[str, Area] = {
 
 LEFT_OUT = {
     "catalog/commits/commit.py:Commits.commit:1:drop-call": "nothing commits",
-    "catalog/commits/staging.py:Staging._stage:12:negate-comparison": "nothing commits",
-    "catalog/commits/staging.py:Staging.rows:2:negate-if": "nothing commits",
-    "catalog/commits/staging.py:_targets:1:drop-call": "nothing commits",
+    "catalog/commits/transaction.py:Staging._stage:12:negate-comparison": "nothing commits",
+    "catalog/commits/transaction.py:Staging.rows:2:negate-if": "nothing commits",
+    "catalog/commits/transaction.py:_targets:1:drop-call": "nothing commits",
     "catalog/manifests/manifest.py:manifest_schema:1:drop-element": "nothing commits",
     "engine/statements/insert.py:Insert._check_width:1:negate-comparison": "nothing is inserted",
     "engine/writes/row_changes.py:merge_query:1:drop-element": "nothing is merged",

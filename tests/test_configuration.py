@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_flight import config, config_sources
+from lance_flight import config
 from lance_flight.engine.runtime.admission import NO_LIMITS
 from lance_flight.errors import InvalidInput
 from lance_flight.serving.service import limits_of
@@ -38,13 +38,13 @@ def values(setting: Setting) -> tuple[Any, Any, Any]:
 def written(place: Path, setting: Setting, value: Any) -> str:
     """A file with one setting."""
     file = place / "lance-flight.toml"
-    file.write_text(f"{setting.name} = {config_sources._as_toml(value)}\n")
+    file.write_text(f"{setting.name} = {config._as_toml(value)}\n")
     return str(file)
 
 
 def spelled(setting: Setting, value: Any) -> list[str]:
     """An option as a shell gives it."""
-    option = config_sources.flag(setting.name)
+    option = config.flag(setting.name)
     if isinstance(value, bool):
         return [option if value else option.replace("--", "--no-", 1)]
     return [option, str(value)]
@@ -59,7 +59,7 @@ def given(arguments: list[str]) -> dict[str, Any]:
 @SETTINGS
 def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: Path, setting: Setting) -> None:
     in_file, in_environment, in_option = values(setting)
-    file, environment = written(tmp_path, setting, in_file), {config_sources.variable(setting): str(in_environment)}
+    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
     nothing = given([])
     ways = [
         (nothing, None, {}, setting.default),
@@ -71,7 +71,7 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
         (given(spelled(setting, in_option)), file, environment, in_option),
     ]
     for arguments, path, variables, expected in ways:
-        loaded = config_sources.merge_sources(config_sources.sources(arguments, file=path, environment=variables))
+        loaded = config.merge_sources(config.sources(arguments, file=path, environment=variables))
         assert getattr(loaded, setting.name) == expected
         assert type(getattr(loaded, setting.name)) is type(setting.default)
 
@@ -79,22 +79,22 @@ def test_a_setting_can_be_given_in_each_way_and_the_nearest_one_wins(tmp_path: P
 @SETTINGS
 def test_what_is_printed_says_where_each_value_comes_from(tmp_path: Path, setting: Setting) -> None:
     in_file, in_environment, in_option = values(setting)
-    file, environment = written(tmp_path, setting, in_file), {config_sources.variable(setting): str(in_environment)}
+    file, environment = written(tmp_path, setting, in_file), {config.variable(setting): str(in_environment)}
     arguments = given(spelled(setting, in_option))
     for found, name in [
-        (config_sources.sources({}, environment={}), "default"),
-        (config_sources.sources({}, file=file, environment={}), f"file {file}"),
+        (config.sources({}, environment={}), "default"),
+        (config.sources({}, file=file, environment={}), f"file {file}"),
         (
-            config_sources.sources({}, file=file, environment=environment),
-            f"environment {config_sources.variable(setting)}",
+            config.sources({}, file=file, environment=environment),
+            f"environment {config.variable(setting)}",
         ),
         (
-            config_sources.sources(arguments, file=file, environment=environment),
-            f"option {config_sources.flag(setting.name)}",
+            config.sources(arguments, file=file, environment=environment),
+            f"option {config.flag(setting.name)}",
         ),
     ]:
-        (line,) = [line for line in config_sources.as_toml(found).splitlines() if setting.name in line.split()]
-        assert line.endswith(f"  # {name}{config_sources.RELOADED if config.is_reloadable(setting) else ''}")
+        (line,) = [line for line in config.as_toml(found).splitlines() if setting.name in line.split()]
+        assert line.endswith(f"  # {name}{config.RELOADED if config.is_reloadable(setting) else ''}")
 
 
 @pytest.mark.parametrize("way", ["file", "environment", "option"])
@@ -105,7 +105,7 @@ def test_a_renamed_setting_takes_its_old_name_with_a_warning(
     arguments = given(["--lanes", "3"] if way == "option" else [])
     file = str(tmp_path / "old.toml") if way == "file" else None
     environment = {"LANCE_FLIGHT_LANES": "3"} if way == "environment" else {}
-    assert config_sources.load(arguments, file=file, environment=environment).target_partitions == 3
+    assert config.load(arguments, file=file, environment=environment).target_partitions == 3
     (warning,) = caplog.messages
     assert "lanes" in warning.lower()
     assert "target" in warning.lower()
@@ -127,14 +127,14 @@ VARIABLES = {
 def test_a_variable_that_is_nearly_a_setting_is_warned_of(
     caplog: pytest.LogCaptureFixture, name: str, says: str
 ) -> None:
-    config_sources.sources({}, environment={name: "file"})
+    config.sources({}, environment={name: "file"})
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == ([says] if says else [])
 
 
 def test_settings_stand_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
     in_order = [setting.name for of_section in config.sections().values() for setting in of_section]
     assert in_order == [setting.name for setting in config.settings()]
-    printed = config_sources.as_toml(config_sources.sources({}, environment={}))
+    printed = config.as_toml(config.sources({}, environment={}))
     assert [line[2:] for line in printed.splitlines() if line.startswith("# ")] == list(config.sections())
     with pytest.raises(SystemExit):
         cli.parser().parse_args(["serve", "--help"])
@@ -157,27 +157,25 @@ SECRETS = [
 def test_no_secret_stands_in_the_list_of_processes(options: str) -> None:
     variable = {"LANCE_FLIGHT_STORAGE_OPTIONS": options}
     with pytest.raises(InvalidInput, match="LANCE_FLIGHT_STORAGE_OPTIONS") as refused:
-        config_sources.sources({"storage_options": options}, environment={})
+        config.sources({"storage_options": options}, environment={})
     assert "hush" not in str(refused.value)
-    assert config_sources.load({}, environment=variable).storage_options == options
+    assert config.load({}, environment=variable).storage_options == options
     plain = "aws_endpoint=http://127.0.0.1:9000, aws_access_key_id=AKIA1, aws_sse_kms_key_id=1, google_service_account=/etc/key.json"
-    assert config_sources.load({"storage_options": plain}, environment={}).storage_options == plain
+    assert config.load({"storage_options": plain}, environment={}).storage_options == plain
 
 
 def test_what_is_printed_is_a_configuration_file(tmp_path: Path) -> None:
-    found = config_sources.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
-    (tmp_path / "printed.toml").write_text(config_sources.as_toml(found))
-    assert config_sources.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config_sources.merge_sources(
-        found
-    )
+    found = config.sources({"port": 4000, "ready_file": 'a "quoted" \\ näme', "grace": 0.5}, environment={})
+    (tmp_path / "printed.toml").write_text(config.as_toml(found))
+    assert config.load({}, file=str(tmp_path / "printed.toml"), environment={}) == config.merge_sources(found)
 
 
 def test_secrets_are_neither_printed_nor_shown() -> None:
     pair = "aws_secret_access_key=hush"
-    found = config_sources.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
-    assert "hush" not in config_sources.as_toml(found) + repr(config_sources.merge_sources(found))
-    assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config_sources.as_toml(found)
-    assert "storage_options" not in tomllib.loads(config_sources.as_toml(found))
+    found = config.sources({}, environment={"LANCE_FLIGHT_STORAGE_OPTIONS": pair})
+    assert "hush" not in config.as_toml(found) + repr(config.merge_sources(found))
+    assert "# storage_options is hidden  # environment LANCE_FLIGHT_STORAGE_OPTIONS" in config.as_toml(found)
+    assert "storage_options" not in tomllib.loads(config.as_toml(found))
 
 
 def test_the_command_prints_what_serve_would_have(
@@ -202,7 +200,7 @@ def test_a_wrong_value_is_refused_whichever_way_it_comes(tmp_path: Path) -> None
     (tmp_path / "file").write_text('grace = "soon"')
     for file, environment in [(str(tmp_path / "file"), {}), (None, {"LANCE_FLIGHT_GRACE": "soon"})]:
         with pytest.raises(InvalidInput, match=r"setting 'grace' is 'soon'; expected a number of seconds, such as"):
-            config_sources.load({}, file=file, environment=environment)
+            config.load({}, file=file, environment=environment)
 
 
 TOO_LARGE = [
@@ -220,7 +218,7 @@ TOO_LARGE = [
 def test_a_value_that_no_server_could_work_with_is_refused(tmp_path: Path, line: str, expected: str) -> None:
     (tmp_path / "file").write_text(line)
     with pytest.raises(InvalidInput, match=expected):
-        config_sources.load({}, file=str(tmp_path / "file"), environment={})
+        config.load({}, file=str(tmp_path / "file"), environment={})
 
 
 @pytest.mark.parametrize(
@@ -229,7 +227,7 @@ def test_a_value_that_no_server_could_work_with_is_refused(tmp_path: Path, line:
 def test_a_file_that_cannot_be_read_is_refused_and_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"configuration file '.*/file' cannot be read"):
-        config_sources.load({}, file=str(tmp_path / "file"), environment={})
+        config.load({}, file=str(tmp_path / "file"), environment={})
 
 
 UNITS = [
@@ -248,9 +246,9 @@ def test_sizes_and_times_have_units_whichever_way_they_come(
 ) -> None:
     (tmp_path / "file").write_text(f'{name} = "{text}"')
     ways = [
-        config_sources.load({}, file=str(tmp_path / "file"), environment={}),
-        config_sources.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text}),
-        config_sources.load(given([f"--{name.replace('_', '-')}", text]), environment={}),
+        config.load({}, file=str(tmp_path / "file"), environment={}),
+        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text}),
+        config.load(given([f"--{name.replace('_', '-')}", text]), environment={}),
     ]
     assert [getattr(each, name) for each in ways] == [expected] * 3
 
@@ -268,7 +266,7 @@ WRONG_UNITS = [
 @pytest.mark.parametrize(("name", "text", "expected"), WRONG_UNITS)
 def test_a_quantity_that_is_none_is_refused(name: str, text: str, expected: str) -> None:
     with pytest.raises(InvalidInput, match=f"setting '{name}' is '{text}'; expected {expected}"):
-        config_sources.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text})
+        config.load({}, environment={f"LANCE_FLIGHT_{name.upper()}": text})
 
 
 @pytest.mark.parametrize(
@@ -287,12 +285,12 @@ def test_dictionaries_are_taken_from_callers_on_this_machine_whom_nobody_asks(
     given: dict[str, Any],
     is_taken: bool,  # noqa: FBT001 - the case says it
 ) -> None:
-    assert config_sources.load(given, environment={}).takes_dictionaries is is_taken
+    assert config.load(given, environment={}).takes_dictionaries is is_taken
 
 
 def test_a_word_for_dictionaries_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"setting 'dictionary_ingest' is 'maybe'; expected one of auto, on, off"):
-        config_sources.load({"dictionary_ingest": "maybe"}, environment={})
+        config.load({"dictionary_ingest": "maybe"}, environment={})
 
 
 def test_every_limit_follows_from_settings() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lance_flight.decoded_sizes import decoded_bytes
+from lance_flight.arrow_streams import decoded_bytes
 from lance_flight.flight.rows import client_type, convert
 
 MANY = 100_000

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lance_flight import config, config_sources
-from lance_flight.admin.http import AdminServer, health_pages
-from lance_flight.admin.readiness import Phase, Readiness
+from lance_flight import config
+from lance_flight.admin.http import AdminServer, Phase, Readiness, health_pages
 from lance_flight.errors import Refused
 
 TOP = Path(__file__).parent.parent
@@ -25,18 +24,18 @@ def assigned(text: str) -> dict[str, str]:
 
 
 def test_the_image_starts_with_what_compose_adds_and_refuses_strangers_otherwise() -> None:
-    loaded = config_sources.load({}, environment=assigned(DOCKERFILE) | assigned(COMPOSE))
+    loaded = config.load({}, environment=assigned(DOCKERFILE) | assigned(COMPOSE))
     assert (loaded.host, loaded.port, loaded.log_format) == ("0.0.0.0", 32010, "json")  # noqa: S104
     assert {str(port) for port in (loaded.port, loaded.admin_port, loaded.health_port)} == set(
         re.findall(r"^EXPOSE (.*)$", DOCKERFILE, re.MULTILINE)[0].split()
     )
     with pytest.raises(Refused):
-        config_sources.load({}, environment={**assigned(DOCKERFILE), "LANCE_FLIGHT_ALLOW_ANONYMOUS": "false"})
+        config.load({}, environment={**assigned(DOCKERFILE), "LANCE_FLIGHT_ALLOW_ANONYMOUS": "false"})
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "compose"])
 def test_every_variable_is_a_setting(text: str) -> None:
-    known = {config_sources.variable(setting) for setting in config.settings()}
+    known = {config.variable(setting) for setting in config.settings()}
     assert assigned(text).keys() - known == set()
     assert assigned(text)
 
@@ -67,4 +66,4 @@ def test_the_example_of_a_configuration_is_one(tmp_path: Path) -> None:
         re.MULTILINE | re.DOTALL,
     )
     (tmp_path / "file").write_text(example)
-    assert config_sources.load({}, file=str(tmp_path / "file"), environment={}).log_statements
+    assert config.load({}, file=str(tmp_path / "file"), environment={}).log_statements

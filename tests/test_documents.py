@@ -18,7 +18,7 @@ from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_T
 from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.statements.sessions import assign, options
 from lance_flight.errors import LanceFlightError
-from lance_flight.flight.identity import static_tokens
+from lance_flight.flight.identity import passwords
 from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users
 from lance_flight.flight.status import flight_error
 from lance_flight.model.index_kinds import ALIASES, KINDS
@@ -296,7 +296,7 @@ def test_the_documented_users_and_tokens_are_read() -> None:
     password = StoredPassword.of("correct horse", Cost(log_n=4))
     read = Users.parse(users.replace("scrypt$15$8$3$…", password.text))
     assert read.named["alice"].groups == ("analysts",)
-    (token,) = static_tokens.parse("[tokens.etl]" + tokens.replace("…", "0" * 48)).values()
+    (token,) = passwords.parse_tokens("[tokens.etl]" + tokens.replace("…", "0" * 48)).values()
     assert token.principal.groups == ("loaders",)
     assert token.expires is not None
 

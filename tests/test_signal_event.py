@@ -7,13 +7,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from lance_flight.signal_event import SignalEvent
+from lance_flight.threads import SignalEvent
 
 PATIENCE = 60
 ROUNDS = 5_000
 INTERRUPTED = f"""
 import signal
-from lance_flight.signal_event import SignalEvent
+from lance_flight.threads import SignalEvent
 event = SignalEvent()
 signal.signal(signal.SIGALRM, lambda *_: event.set())
 signal.setitimer(signal.ITIMER_REAL, 0.0004, 0.0004)

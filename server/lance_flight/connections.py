@@ -1,4 +1,7 @@
-"""Addresses of connections, and the closing of one, for which gRPC's servers in Python have no call."""
+"""Connections: their addresses, the closing of one, for which gRPC's servers in Python have no call, and certificates.
+
+Certificates and key for a server's TLS connections.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,20 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import unquote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Certificate chain and its key, in PEM; with `client_ca`, clients need certificates signed by that authority."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes | None = None
+
 
 _OWN_FILES = Path("/proc/self/fd")
 

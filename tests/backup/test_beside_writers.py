@@ -14,8 +14,8 @@ from lance_flight.catalog.backup.saving import BackupRules, backup
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import version_name
 from lance_flight.errors import Conflict, LanceFlightError
 
 from tests.backup.roots import content, engine_of, make, run

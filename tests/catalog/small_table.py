@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from lance_flight.catalog.commits.staging import Staging
-from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.transaction import Staging, Transaction
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate

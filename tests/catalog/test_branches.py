@@ -14,13 +14,13 @@ from lance import LanceDataset
 from lance_flight.catalog import table as tables
 from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported
-from lance_flight.model.pins import BranchVersion
 
 from tests.catalog.interrupted_commits import interrupted
 from tests.catalog.pinned_layouts import lay_out, repin, table_of

@@ -13,10 +13,10 @@ import pytest
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 from lance.query import MatchQuery, PhraseQuery
+from lance_flight.catalog.manifests.snapshot import BranchVersion, Version
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.sources import Merged, PinnedTable, merge
-from lance_flight.model.pins import BranchVersion, Version
 
 TABLES, ROWS, DIMENSIONS = 5, 40, 8
 COLUMNS = {

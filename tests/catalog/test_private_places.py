@@ -15,10 +15,9 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
-from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.reserve import fill_reserve
-from lance_flight.catalog.storage.staging_area import private_place, settle_abandoned
+from lance_flight.catalog.storage.staging_area import fill_reserve, private_place, settle_abandoned
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.ingest import TableProperties

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import cast
 
 from lance_flight.catalog.storage.leases import LEASE_FILE, LEASE_SECONDS, RENEWAL_SECONDS, RootLease
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 
 HOLDER = """
 import sys

@@ -7,9 +7,9 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.arrow_streams import has_open_width
 from lance_flight.catalog.tables.rows import conform, fit, round_to_float
 from lance_flight.catalog.tables.scan import BATCH_BYTES, BATCH_ROWS, LEAST_ROWS, rows_within
-from lance_flight.decoded_sizes import has_open_width
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.model.arrow_types import align_buffers
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from lance import LanceOperation
 from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _choose_folded
+from lance_flight.catalog.manifests.snapshot import Version
 from lance_flight.catalog.storage.data_files import Layout
-from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.model.pins import Version
 
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
 from tests.stock import stored_tables

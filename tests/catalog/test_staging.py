@@ -14,15 +14,14 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance_flight.catalog.commits import commit
 from lance_flight.catalog.manifests import version_log
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import Pin, Snapshot, Version
 from lance_flight.catalog.storage.leases import LEASES
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import Conflict, DataError, SerializationFailure
-from lance_flight.model.pins import Pin, Version
 
 from tests.catalog.small_table import ids, opened, rows, written
 from tests.stock import manifest, stored_tables

@@ -15,9 +15,8 @@ import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 from lance_flight.catalog.storage import written_versions
-from lance_flight.catalog.storage.names import version_name
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields
+from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields, version_name
 from lance_flight.catalog.storage.written_versions import columns_of, write_version
 from lance_flight.catalog.tables.partitions import renumber
 from lance_flight.errors import Conflict, OutsideRoot

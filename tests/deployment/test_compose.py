@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lance_flight import config_sources
+from lance_flight import config
 from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program
 from lance_flight_client.cli import parser
 from lance_flight_client.spark.program import parser as spark_parser
@@ -164,7 +164,7 @@ def test_the_store_and_its_server_have_the_same_credentials_and_address() -> Non
     assert re.findall(r"mkdir -p /buckets/(\S+)", script) == [bucket]
     assert re.findall(r"--port :(\d+)", script) == re.findall(r":(\d+)$", server["environment"]["AWS_ENDPOINT"])
     ours = {key: value for key, value in server["environment"].items() if key.startswith("LANCE_FLIGHT_")}
-    assert config_sources.load({"host": "0.0.0.0"}, environment=ours).allow_anonymous  # noqa: S104
+    assert config.load({"host": "0.0.0.0"}, environment=ours).allow_anonymous  # noqa: S104
 
 
 @pytest.mark.full  # it starts a Spark of its own; the job itself is in spark/test_ingesting

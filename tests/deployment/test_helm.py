@@ -16,7 +16,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from lance_flight import config, config_sources
+from lance_flight import config
 from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program, further_ports
 from lance_flight_client.cli import parser
 
@@ -379,10 +379,10 @@ def variables(manifests: Manifests) -> Iterator[tuple[str, str]]:
 def test_the_server_takes_the_settings(render: Any, values: Mapping[str, Any]) -> None:
     image = dict(re.findall(r"^[^#\n]*\b(LANCE_FLIGHT_[A-Z_]+)=([\w.]+)", DOCKERFILE, re.MULTILINE))
     given = dict(variables(render(values)))
-    loaded = config_sources.load({}, environment={**image, **given})
+    loaded = config.load({}, environment={**image, **given})
     open_to = ("0.0.0.0", 32010) if at(render(values), FRONT) is None else ("127.0.0.1", 32011)  # noqa: S104
     assert (loaded.host, loaded.port, loaded.admin_port, loaded.health_port) == (*open_to, 9090, 9091)
-    known = {config_sources.variable(setting) for setting in config.settings()}
+    known = {config.variable(setting) for setting in config.settings()}
     assert {name for name in given if name.startswith("LANCE_FLIGHT_")} <= known
 
 

@@ -15,10 +15,9 @@ from lance_flight.catalog.maintenance.diagnosis import MANY_FILES, Level, diagno
 from lance_flight.catalog.manifests import manifest as manifests
 from lance_flight.catalog.manifests.manifest import FENCE_KEY
 from lance_flight.catalog.storage.leases import GRACE
-from lance_flight.catalog.storage.names import PRIVATE
-from lance_flight.catalog.storage.reserve import fill_reserve
-from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS
+from lance_flight.catalog.storage.staging_area import UNCLAIMED_SECONDS, fill_reserve
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import AlreadyExists
 from lance_flight_client.cli import main

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage import filesystems
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import LanceFlightError, NotFound

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext, udf
 from lance_flight.backend_values import CancelStatus, IfExists
-from lance_flight.catalog.commits.staging import Staging
+from lance_flight.catalog.commits.transaction import Staging
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased_snapshots, leases
 from lance_flight.engine import operations

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, TableName
-from lance_flight.catalog.storage.names import PRIVATE
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task

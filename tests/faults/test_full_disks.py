@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from adbc_driver_flightsql.dbapi import Error
-from lance_flight.catalog.storage.reserve import last_full
+from lance_flight.catalog.storage.staging_area import last_full
 from lance_flight.catalog.storage.store import Store
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error

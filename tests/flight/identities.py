@@ -14,8 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysFile, TokenRules
-from lance_flight.flight.identity.passwords import Cost, PasswordChecks, SessionTokens, StoredPassword, UsersFile
-from lance_flight.flight.identity.static_tokens import TokensFile, hash_of
+from lance_flight.flight.identity.passwords import (
+    Cost,
+    PasswordChecks,
+    SessionTokens,
+    StoredPassword,
+    TokensFile,
+    UsersFile,
+    hash_of,
+)
 from lance_flight.flight.tickets import TicketSealer
 from pyarrow import flight
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 from lance_flight.flight.backend import Caller
-from lance_flight.flight.lifecycle import serve_until
-from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.server import FlightSqlServer, serve_until
 from pyarrow import flight
 
 from tests.flight.flight_backend import KEY, NUMBERS, CannedBackend

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 from lance_flight.errors import InvalidInput, Unauthenticated
 from lance_flight.file_reloading import Watched, look
-from lance_flight.flight.identity import static_tokens
+from lance_flight.flight.identity import passwords
 from lance_flight.flight.identity.authentication import Basic, Bearer, Principal, Proof
-from lance_flight.flight.identity.passwords import PasswordChecks, SessionTokens, StoredPassword, Users, UsersFile
-from lance_flight.flight.identity.static_tokens import TokensFile, hash_of, make_token
+from lance_flight.flight.identity.passwords import (
+    PasswordChecks,
+    SessionTokens,
+    StoredPassword,
+    TokensFile,
+    Users,
+    UsersFile,
+    hash_of,
+    make_token,
+)
 from lance_flight.flight.tickets import TicketSealer
 
 from tests.flight.flight_backend import KEY
@@ -70,7 +78,7 @@ WRONG_TOKENS = {
 @pytest.mark.parametrize(("text", "message"), WRONG_TOKENS.values(), ids=WRONG_TOKENS.keys())
 def test_a_file_of_tokens_that_is_wrong_is_refused_and_says_nothing_secret(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as raised:
-        static_tokens.parse(text)
+        passwords.parse_tokens(text)
     assert "hunter2" not in str(raised.value)
 
 

@@ -15,10 +15,9 @@ from adbc_driver_flightsql import DatabaseOptions, dbapi
 from adbc_driver_manager import Error
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import states
-from lance_flight.flight import lifecycle
+from lance_flight.flight import server as flight_server
 from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.lifecycle import replace_server, serve_until
-from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.server import FlightSqlServer, replace_server, serve_until
 from lance_flight.flight.tls import Tls, TlsFiles
 from pyarrow import flight
 
@@ -281,7 +280,7 @@ def test_a_successor_is_as_its_predecessor_was(backend: CannedBackend) -> None:
 def test_a_server_takes_the_certificates_that_come_into_its_files(
     backend: CannedBackend, tmp_path: Path, files: TlsFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "CERTIFICATE_SECONDS", 0.01)
+    monkeypatch.setattr(flight_server, "CERTIFICATE_SECONDS", 0.01)
     stop, renewed = threading.Event(), threading.Event()
 
     def noted(server: FlightSqlServer, tls: Tls) -> FlightSqlServer:
@@ -289,7 +288,7 @@ def test_a_server_takes_the_certificates_that_come_into_its_files(
         renewed.set()
         return successor
 
-    monkeypatch.setattr(lifecycle, "replace_server", noted)
+    monkeypatch.setattr(flight_server, "replace_server", noted)
     after = STRANGE_CA.signs_a_server()
     files = TlsFiles(certificate=files.certificate, key=files.key)
     server = FlightSqlServer(backend, KEY, tls=files.read())

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.flight.lifecycle import SelfCheck
-from lance_flight.flight.server import FlightSqlServer
+from lance_flight.flight.server import FlightSqlServer, SelfCheck
 from lance_flight.flight.tls import Tls
 from pyarrow import flight
 

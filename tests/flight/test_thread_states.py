@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 from datafusion import SessionConfig, SessionContext, udf
-from lance_flight import thread_states
+from lance_flight import threads
 from lance_flight.flight import wire
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import encode_command
@@ -69,7 +69,7 @@ def test_the_state_of_a_worker_is_kept_between_callbacks() -> None:
 
     def noted(values: pa.Array) -> pa.Array:
         if threading.current_thread() is not threading.main_thread():
-            thread_states.keep_worker_state()
+            threads.keep_worker_state()
             local.callbacks = getattr(local, "callbacks", 0) + 1
             counted.append(local.callbacks)
         return values
@@ -81,4 +81,4 @@ def test_the_state_of_a_worker_is_kept_between_callbacks() -> None:
         context.sql("SELECT noted(x) AS y FROM t ORDER BY y").collect()
     workers = counted.count(1)
     assert 1 <= workers < len(counted)
-    assert len(thread_states._workers) <= thread_states.MOST_WORKERS
+    assert len(threads._workers) <= threads.MOST_WORKERS

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lance_flight.catalog.manifests.snapshot import BranchVersion, Latest, Pin, Tag, Version, pin_from_columns
 from lance_flight.errors import Corrupt, InvalidInput
 from lance_flight.model.naming import (
     MANIFEST,
@@ -28,7 +29,6 @@ from lance_flight.model.naming import (
     spec_id_of,
     spec_namespace,
 )
-from lance_flight.model.pins import BranchVersion, Latest, Pin, Tag, Version, pin_from_columns
 
 DATA = Path(__file__).parent / "data"
 LAYOUT = json.loads((DATA / "appendix_b_layout.json").read_text())

@@ -10,6 +10,7 @@ from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.survey import set_policy
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.maintenance.verification import repair
+from lance_flight.catalog.manifests.snapshot import Version
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.leases import Leases, leased_snapshots, leases
 from lance_flight.catalog.table import PartitionedNamespace
@@ -18,7 +19,6 @@ from lance_flight.engine.runtime.maintainer import Maintainer
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
-from lance_flight.model.pins import Version
 
 from tests.catalog.small_table import SCHEMA, SPEC, rows
 from tests.object_store.bucket import Bucket

@@ -25,8 +25,8 @@ from lance_flight.catalog.storage.formats import (
     RootFormats,
     StoredFormat,
 )
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store, shared_session
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.errors import Corrupt, InvalidInput, LanceFlightError, NewerFormat, Unsupported
 from lance_flight.faults import MIGRATION_POINTS, VARIABLE

@@ -10,7 +10,7 @@ from typing import Any
 
 import lance
 import pytest
-from lance_flight.catalog.storage.names import ROW_ADDRESS
+from lance_flight.catalog.storage.whole_files import ROW_ADDRESS
 from lance_flight.catalog.tables.sources import Merged, PinnedTable
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.search import search_target

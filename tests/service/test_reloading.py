@@ -28,8 +28,7 @@ from lance_flight import config
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.wire import StatementIngest, TableDefinitionOptions
-from lance_flight.serving.children import Child, ChildSpec
-from lance_flight.serving.reloading import Reloader
+from lance_flight.serving.supervisor import Child, ChildSpec, Reloader
 from pyarrow import flight
 
 from tests.engine.waiting import PATIENCE, until
@@ -291,7 +290,7 @@ def logged(reloaded: Reloading, expected: str) -> None:
 def of_log_level(reloaded: Reloading) -> None:
     reloaded.server.process.terminate()
     assert reloaded.server.process.wait(PATIENCE) == 0
-    assert "INFO lance_flight.flight.lifecycle: stopping" in reloaded.said()
+    assert "INFO lance_flight.flight.server: stopping" in reloaded.said()
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def run_counted(command: Sequence[str], file: Path) -> tuple[int, int]:
 def report_of(script: str) -> list[str]:
     """What a script says that runs a `Supervisor`, its children's words included, and its exit status last."""
     code = (
-        "import os, signal, sys, threading, time\nfrom lance_flight.serving.children import ChildSpec\nfrom lance_flight.serving.supervisor import Supervisor, end_with\n"
+        "import os, signal, sys, threading, time\nfrom lance_flight.serving.supervisor import ChildSpec\nfrom lance_flight.serving.supervisor import Supervisor, end_with\n"
         "def say(text):\n os.write(1, f'{text}\\n'.encode())\n" + script
     )
     ended = subprocess.run(

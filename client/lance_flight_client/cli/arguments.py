@@ -15,8 +15,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from lance_flight.config import BYTES, DEFAULT_PORT, sections
-from lance_flight.config_sources import flag, parse_setting, warn_of_old_name
+from lance_flight.config import BYTES, DEFAULT_PORT, flag, parse_setting, sections, warn_of_old_name
 from lance_flight.errors import InvalidInput
 
 DEFAULT_URI = f"grpc://127.0.0.1:{DEFAULT_PORT}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from lance_flight import config, config_sources
+from lance_flight import config
 
 from lance_flight_client.cli.arguments import add_settings
 
@@ -31,15 +31,15 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the effective configuration or check what it names, and fail where `serve` would refuse it."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    sources = config_sources.sources(given, file=options.config)
+    sources = config.sources(given, file=options.config)
     if not options.check:
-        print(config_sources.as_toml(sources), flush=True)
-    settings = config_sources.merge_sources(sources).check()
+        print(config.as_toml(sources), flush=True)
+    settings = config.merge_sources(sources).check()
     return _check(settings, options.root) if options.check else 0
 
 
 def _check(settings: config.ServerConfig, root: str) -> int:
-    checks = importlib.import_module("lance_flight.serving.checks")
+    checks = importlib.import_module("lance_flight.serving.service")
     doctor = importlib.import_module("lance_flight_client.cli.inspecting")
     has_errors = False
     for finding in checks.checks(settings, root):

@@ -8,9 +8,8 @@ import sys
 
 from lance_flight.errors import InvalidInput
 from lance_flight.flight.identity.authentication import heading
-from lance_flight.flight.identity.passwords import StoredPassword
-from lance_flight.flight.identity.static_tokens import hash_of
-from lance_flight.flight.identity.static_tokens import make_token as new_token
+from lance_flight.flight.identity.passwords import StoredPassword, hash_of
+from lance_flight.flight.identity.passwords import make_token as new_token
 
 
 def hash_password(options: argparse.Namespace) -> int:

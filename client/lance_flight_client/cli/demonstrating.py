@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.errors import NotFound, Unsupported
-from lance_flight.flight.lifecycle import serve_until
+from lance_flight.flight.server import serve_until
 from lance_flight.machine import leave
 from lance_flight.serving import service
-from lance_flight.signal_event import SignalEvent
+from lance_flight.threads import SignalEvent
 
 from lance_flight_client.adbc import NOBODY, connect, execute, ingest, report_progress
 from lance_flight_client.cli.commands import CONSOLE_PORT

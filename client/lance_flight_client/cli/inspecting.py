@@ -16,7 +16,7 @@ from lance_flight.catalog.maintenance.diagnosis import Level, RootFinding, diagn
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import check_restored
 from lance_flight.catalog.storage.store import Store
-from lance_flight.config_sources import storage_from_environment
+from lance_flight.config import storage_from_environment
 from lance_flight.errors import InvalidInput
 
 from lance_flight_client.output import align_table

@@ -27,7 +27,7 @@ from lance_flight.catalog.backup.saving import BackupReport, BackupRules, backup
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import Table
-from lance_flight.config_sources import storage_from_environment
+from lance_flight.config import storage_from_environment
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.errors import LanceFlightError
 from lance_flight.model.operations import OPERATIONS, add_arguments, given_arguments

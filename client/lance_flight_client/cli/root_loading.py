@@ -12,7 +12,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import root_store
-from lance_flight.config_sources import storage_from_environment
+from lance_flight.config import storage_from_environment
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.running_statement import Issuer

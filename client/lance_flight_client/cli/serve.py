@@ -15,15 +15,23 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from lance_flight import config, config_sources
+from lance_flight import config
 from lance_flight.admin import logs
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import import_bounded_arrow
-from lance_flight.serving.children import Life, ServiceManager
-from lance_flight.serving.reloading import Reloader, asked_for, has_terminal, message_of, sent_by_parent
 from lance_flight.serving.replicas import serve_replicas
-from lance_flight.serving.supervisor import RELOADING, supervise
-from lance_flight.signal_event import SignalEvent
+from lance_flight.serving.supervisor import (
+    RELOADING,
+    Life,
+    Reloader,
+    ServiceManager,
+    asked_for,
+    has_terminal,
+    message_of,
+    sent_by_parent,
+    supervise,
+)
+from lance_flight.threads import SignalEvent
 
 from lance_flight_client.cli.arguments import add_number, add_root, add_settings
 
@@ -54,10 +62,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the second one does not wait for running calls."""
     given = {setting.name: getattr(options, setting.name) for setting in config.settings()}
-    load = partial(config_sources.load, given, file=options.config)
+    load = partial(config.load, given, file=options.config)
     settings = load()
     logs.configure(settings.log_level, logs.LogFormat(settings.log_format.lower()))
-    reloader = Reloader(settings, load, config_sources.file_of(options.config))
+    reloader = Reloader(settings, load, config.file_of(options.config))
     manager = ServiceManager.from_environment()
 
     def serve(settings: config.ServerConfig, life: Life) -> int:

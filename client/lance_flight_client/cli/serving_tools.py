@@ -17,8 +17,8 @@ from lance_flight.config import ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.flight.identity.authentication import heading
-from lance_flight.flight.identity.static_tokens import hash_of, make_token
-from lance_flight.signal_event import SignalEvent
+from lance_flight.flight.identity.passwords import hash_of, make_token
+from lance_flight.threads import SignalEvent
 
 from lance_flight_client.adbc import Credentials, connect, execute
 from lance_flight_client.cli.connecting import ChosenServer

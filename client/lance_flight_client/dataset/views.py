@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import FixedPin, Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.store import Store
@@ -29,7 +29,6 @@ from lance_flight.catalog.tables.sources import PinnedTable, TablePart, divide_r
 from lance_flight.engine.query.scan_planning import PlannedScan, plan_scan
 from lance_flight.engine.translation.evaluation import check_condition
 from lance_flight.errors import InvalidInput, NotFound, Unsupported
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import is_blob
 from lance_flight.planning.arrow_expression import RowFilter
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Evolution
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import FixedPin, Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables.sources import divide_rows, row_counts
@@ -20,7 +20,6 @@ from lance_flight.engine.translation.evaluation import check_condition
 from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.errors import Conflict, InvalidInput, NotFound, Unsupported
 from lance_flight.lru_cache import LruCache
-from lance_flight.model.pins import FixedPin
 from pyarrow import flight
 from pyspark.sql.types import StructType
 

@@ -21,18 +21,17 @@ import pyarrow as pa
 from lance import LanceFragment
 
 from lance_flight.catalog.commits.transaction import MOVES
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import Latest, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Difference
-from lance_flight.catalog.storage.names import ROW_ADDRESS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import OPENERS
+from lance_flight.catalog.storage.whole_files import ROW_ADDRESS
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.lineage import ROW_ID_FIELD
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.errors import NotFound, QueryFailed, Unsupported
-from lance_flight.model.pins import Latest
 
 INSERT = "insert"
 DELETE = "delete"

@@ -18,8 +18,7 @@ from lance import LanceDataset
 
 from lance_flight.catalog.commits.commit import Commits
 from lance_flight.catalog.commits.once import Once
-from lance_flight.catalog.commits.staging import namespace_key, pinned_rows
-from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction
+from lance_flight.catalog.commits.transaction import CommitGuard, TableUpdate, Transaction, namespace_key, pinned_rows
 from lance_flight.catalog.commits.writer import PartitionWriter
 from lance_flight.catalog.manifests.manifest import (
     FENCE,

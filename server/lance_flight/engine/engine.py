@@ -13,10 +13,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lance_flight.backend_values import Description, IfExists, TablePlace
+from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.roots.directory import NO_TABLES, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
 from lance_flight.catalog.storage.looks import listing, looking_since
-from lance_flight.catalog.storage.reserve import run_with_reserve
+from lance_flight.catalog.storage.staging_area import run_with_reserve
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
 from lance_flight.engine.functions.routines import routines, volatile_functions
@@ -71,7 +72,6 @@ from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, Receiver, SharedPart
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
 from lance_flight.model.long_texts import STATEMENTS, going_on
-from lance_flight.model.pins import BranchVersion
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
 
 T = TypeVar("T")

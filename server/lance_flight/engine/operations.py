@@ -42,8 +42,8 @@ from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.roots.attachments import Attachment
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.lance_columns import columns_of
-from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import VERSIONS
 from lance_flight.catalog.table import PartitionedNamespace, Table, require_partitions
 from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.catalog.tables.scan import Scan

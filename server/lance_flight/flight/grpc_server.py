@@ -26,7 +26,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyarrow import flight
 
-from lance_flight.connections import bracket_host
+from lance_flight.connections import Tls, bracket_host
 from lance_flight.errors import (
     AlreadyExists,
     Cancelled,
@@ -42,10 +42,8 @@ from lance_flight.errors import (
     Unsupported,
 )
 from lance_flight.flight.actions import OFFERED
-from lance_flight.flight.calls import MIDDLEWARE, SET_COOKIE, Call, call_of
+from lance_flight.flight.calls import MIDDLEWARE, SET_COOKIE, Call, Handshake, call_of
 from lance_flight.flight.dispatch import Dispatch, Tell
-from lance_flight.flight.encryption import Tls
-from lance_flight.flight.handshakes import Handshake
 from lance_flight.flight.identity.authentication import API_KEY, AUTHORIZATION, with_api_key
 from lance_flight.flight.polling import PolledStatements
 from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb

@@ -29,9 +29,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lance_flight.backend_values import CancelStatus, PeerOperation, PeerRequest
-from lance_flight.connections import bracket_host
+from lance_flight.connections import Tls, bracket_host
 from lance_flight.errors import TicketError, Unauthenticated
-from lance_flight.flight.encryption import Tls
 from lance_flight.flight.tickets import TicketSealer
 
 DNS = "dns+"

@@ -12,8 +12,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-from lance_flight.arrow_streams import decode_batch, encode_rows
-from lance_flight.decoded_sizes import fixed_bytes
+from lance_flight.arrow_streams import decode_batch, encode_rows, fixed_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.calls import Call, java_parameters

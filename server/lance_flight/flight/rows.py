@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight, lib
 
-from lance_flight.decoded_sizes import decoded_bytes
+from lance_flight.arrow_streams import decoded_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded, SchemaError
 from lance_flight.flight.calls import Call
 

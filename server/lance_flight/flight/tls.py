@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
+from lance_flight.connections import Tls
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import FileState, states, warn_if_open
-from lance_flight.flight.encryption import Tls
 
 _log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lance_flight import audit
 from lance_flight.audit import Subject
-from lance_flight.connections import bracket_host
+from lance_flight.connections import Tls, bracket_host
 from lance_flight.errors import (
     InvalidInput,
     LimitExceeded,
@@ -48,7 +48,6 @@ from lance_flight.errors import (
 )
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.calls import InFlight, client_of
-from lance_flight.flight.encryption import Tls
 from lance_flight.flight.identity.authentication import Authentication, Principal
 from lance_flight.flight.rows import InputRules
 from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations, is_lancedb

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lance_flight.errors import InvalidInput
-from lance_flight.serving.children import Life
+from lance_flight.serving.supervisor import Life
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput
 from lance_flight.machine import sharing
-from lance_flight.serving.children import ChildSpec, Life, ServiceManager, check_ready_file, write_ready_file
 from lance_flight.serving.load_balancer import (
     Front,
     FrontLog,
@@ -39,8 +38,17 @@ from lance_flight.serving.load_balancer import (
     run_program,
     show_certificate,
 )
-from lance_flight.serving.reloading import Reloader, message_of
-from lance_flight.serving.supervisor import Supervisor, end_with
+from lance_flight.serving.supervisor import (
+    ChildSpec,
+    Life,
+    Reloader,
+    ServiceManager,
+    Supervisor,
+    check_ready_file,
+    end_with,
+    message_of,
+    write_ready_file,
+)
 
 MOST_REPLICAS = 64
 _DIVIDED = (

@@ -1,13 +1,24 @@
-"""Supervisor of server processes: restarts them after a crash, or after they have stopped answering, and sends them new settings.
+"""Supervisor of server processes: restarts them after a crash, or after they have stopped answering, and reloads their settings.
 
 The parent forks before anything heavy is imported: it stays as small as an interpreter, and a start takes no longer. The server writes a
 line to a pipe when it accepts connections, and again each time that it has answered a call of its own; the pipe's end is the server's.
+
+Processes below a supervisor: what each is to run, the state that the supervisor keeps of it, and how others learn that it is ready.
+
+systemd is told by datagrams (sd_notify), and programs by a file with the address of the server.
+
+Settings of a running server: loaded anew at SIGHUP, and when the configuration file changes.
+
+One process loads them and says what came of it: the supervising parent, which sends each of its servers the values that are its own, or
+the server itself where it has no parent. A configuration that is not valid changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
+import json
 import logging
 import os
 import select
@@ -15,11 +26,306 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any
 
-from lance_flight.serving.children import NO_MANAGER, Child, ChildSpec, Life, Reason, ServiceManager
-from lance_flight.serving.reloading import WATCH_SECONDS, Reloader, has_terminal
+from lance_flight.admin import logs
+from lance_flight.config import ServerConfig, is_reloadable, reloadable_values, settings
+from lance_flight.errors import InvalidInput, LanceFlightError
+from lance_flight.file_reloading import WatchedFile
+from lance_flight.threads import SignalEvent
+
+WATCH_SECONDS = 2.0
+"""Time between two looks at the configuration file."""
+_MOST_BYTES = 1 << 20
+"""Bound of a message with settings, which has a few hundred bytes and the text of `peers`."""
+
+log = logging.getLogger("lance_flight.settings")
+
+
+class Reloader:
+    """The settings that run, and how they are loaded anew. For one thread.
+
+    `load` gives the whole configuration, or raises why it cannot be; `file` is the configuration file, if there is one. What changes is
+    logged at level INFO, whatever the configured level is: who changes a setting looks there.
+    """
+
+    def __init__(self, running: ServerConfig, load: Callable[[], ServerConfig], file: str | None = None) -> None:
+        self.settings = running
+        self._load = load
+        self._file = None if file is None else WatchedFile(file)
+        self._last: ServerConfig | str = running
+        log.setLevel(logging.INFO)
+
+    @property
+    def is_watching(self) -> bool:
+        """True if there is a file to look at every `WATCH_SECONDS`."""
+        return self._file is not None
+
+    def reload(self, *, is_asked: bool) -> bool:
+        """Load the configuration if that is asked for, or its file may have changed; return whether settings that run have changed.
+
+        The same configuration, or the same error, is told again only to one that asks.
+        """
+        may_have_changed = self._file is not None and self._file.may_have_changed()
+        if not is_asked and not may_have_changed:
+            return False
+        configuration = self._read_configuration()
+        if configuration == self._last and not is_asked:
+            return False
+        self._last = configuration
+        if isinstance(configuration, str):
+            log.error("the configuration is not valid, and the settings stay as they are: %s", configuration)
+            return False
+        running, self.settings = self.settings, dataclasses.replace(self.settings, **reloadable_values(configuration))
+        _report(running, configuration)
+        logs.reconfigure(self.settings.log_level, logs.LogFormat(self.settings.log_format.lower()))
+        return self.settings != running
+
+    def _read_configuration(self) -> ServerConfig | str:
+        """Return the configuration as it is now, or why it cannot be."""
+        try:
+            return self._load()
+        except LanceFlightError as exc:
+            return str(exc)
+        except Exception as exc:
+            # Whatever it is, what serves goes on.
+            log.exception("the configuration cannot be loaded")
+            return f"{type(exc).__name__}: {exc}"
+
+
+def _report(running: ServerConfig, configuration: ServerConfig) -> None:
+    """Log each setting that has changed, and what becomes of it."""
+    changed = [field for field in settings() if getattr(running, field.name) != getattr(configuration, field.name)]
+    for setting in changed:
+        before, after = (_show(setting, getattr(config, setting.name)) for config in (running, configuration))
+        if is_reloadable(setting):
+            log.info("setting %s is %s now, and was %s", setting.name, after, before)
+        else:
+            log.warning("setting %s stays %s: its new value %s needs a restart", setting.name, before, after)
+    if not changed:
+        log.info("the configuration is the one that runs")
+
+
+def _show(setting: dataclasses.Field[Any], value: Any) -> str:
+    return "(hidden)" if setting.metadata.get("is_secret") else repr(value)
+
+
+def asked_for(reloader: Reloader, asked: SignalEvent) -> Iterator[ServerConfig]:
+    """Yield the settings of a server without a parent each time that they change, by its file or after `asked` was set."""
+    while True:
+        is_asked = asked.wait(WATCH_SECONDS if reloader.is_watching else None)
+        asked.clear()
+        if reloader.reload(is_asked=is_asked):
+            yield reloader.settings
+
+
+def message_of(config: ServerConfig) -> bytes:
+    """Return the message by which a parent sends a server its settings."""
+    return json.dumps(reloadable_values(config)).encode()
+
+
+def sent_by_parent(config: ServerConfig, channel: socket.socket) -> Iterator[ServerConfig]:
+    """Yield the settings of a server, which began with `config`, each time that its parent sends them."""
+    while message := channel.recv(_MOST_BYTES):
+        config = dataclasses.replace(config, **json.loads(message))
+        yield config
+
+
+def has_terminal() -> bool:
+    """Return whether this process belongs to a terminal that is there: SIGHUP without it says that it was closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+NOTIFY_SOCKET = "NOTIFY_SOCKET"
+"""Environment variable with the path of the socket; a name that begins with @ is in the abstract namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    r"""Socket of a service manager; without an `address` nothing is sent.
+
+    >>> ServiceManager.from_environment({"NOTIFY_SOCKET": "@manager"}).address
+    '\x00manager'
+    """
+
+    address: str = ""
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> ServiceManager:
+        """Take the socket out of the environment: child processes are not the main process of the service."""
+        path = environment.pop(NOTIFY_SOCKET, "")
+        return cls("\0" + path[1:] if path.startswith("@") else path)
+
+    def notify_ready(self) -> None:
+        """Report that connections are accepted."""
+        self._send(b"READY=1\nSTATUS=serving")
+
+    def notify_stopping(self) -> None:
+        """Report that the service was asked to end, and that running calls are waited for."""
+        self._send(b"STOPPING=1\nSTATUS=stopping: running calls have `grace` seconds to end")
+
+    def notify_restarting(self, status: str) -> None:
+        """Report why no connections are accepted at the moment; the service itself goes on."""
+        self._send(f"STATUS={status}".encode())
+
+    def _send(self, message: bytes) -> None:
+        """Send a datagram without waiting; a manager that cannot be reached is no reason to stop serving."""
+        if not self.address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
+                sending.settimeout(0)
+                sending.sendto(message, self.address)
+        except OSError as exc:
+            log.warning("the service manager at %r cannot be notified: %s", self.address, exc.strerror)
+
+
+NO_MANAGER = ServiceManager()
+"""Service manager of a process that was started by none."""
+
+
+def check_ready_file(path: str) -> None:
+    """Raise `InvalidInput` where the file could not be written later; no path is no file."""
+    if path and not Path(path).parent.is_dir():
+        raise InvalidInput(f"ready file {path!r} cannot be written: {str(Path(path).parent)!r} is no directory")
+
+
+def write_ready_file(path: str, uri: str) -> None:
+    """Write the address, whole or not at all; no path is no file."""
+    if path:
+        file = Path(path)
+        draft = file.with_name(file.name + ".part")
+        draft.write_text(uri)
+        draft.replace(file)
+
+
+class Reason(StrEnum):
+    """Reason for a restart of the server."""
+
+    CRASH = "crash"
+    UNRESPONSIVE = "unresponsive"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """State of one server process: the restarts before it, the ports of its predecessor, and the pipe to the parent.
+
+    A server without a parent reports to the service `manager` itself; elsewhere the parent does, whose process the manager knows.
+    One of several has a `name`, and `siblings`: the addresses of the other replicas on the same `machine`, which has a random name.
+    `settings` receives those that change, from the parent.
+    """
+
+    name: str = ""
+    restarts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
+    ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    channel: int | None = None
+    manager: ServiceManager = NO_MANAGER
+    settings: socket.socket | None = None
+    machine: str = ""
+    siblings: tuple[str, ...] = ()
+
+    def report_ready(self, ports: Mapping[str, int]) -> None:
+        """Report that connections are accepted, with the ports by the names of their settings."""
+        self.manager.notify_ready()
+        if self.channel is not None:
+            os.write(self.channel, (" ".join(f"{name}={port}" for name, port in ports.items()) + "\n").encode())
+
+    def report_stopping(self) -> None:
+        """Report that new calls are refused; a parent knows it, since the signal came through it."""
+        self.manager.notify_stopping()
+
+    def beat(self) -> None:
+        """Send a heartbeat to the parent."""
+        if self.channel is not None:
+            os.write(self.channel, b"\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """A process that a supervisor keeps running: its name, and `run`, which is called in it and gives its exit status.
+
+    One that `is_front` listens for the others: it is started once they are ready, and ends after them. It sends nothing: its `probe` tells
+    that it is ready, and that it still answers. `joins` is called each time that a child is ready, and `leaves` before it is replaced.
+    `settings` gives the message that it is sent when settings have changed. `tend` is called every few seconds while it is ready.
+    """
+
+    name: str
+    run: Callable[[Life], int]
+    is_front: bool = False
+    probe: Callable[[], bool] | None = None
+    joins: Callable[[], None] = lambda: None
+    leaves: Callable[[], None] = lambda: None
+    settings: Callable[[], bytes] | None = None
+    tend: Callable[[], None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """State of the process of a `spec`, which another one follows when it ends; times are those of the monotonic clock."""
+
+    spec: ChildSpec
+    pid: int = 0
+    channel: int | None = None
+    control: socket.socket | None = None
+    ports: dict[str, int] = field(default_factory=dict)
+    restarts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Reason, 0))
+    status: int = 0
+    is_ready: bool = False
+    was_ready: bool = False
+    is_replaced: bool = False
+    reason: Reason = Reason.CRASH
+    deaths: int = 0
+    silent: int = 0
+    begun: float = 0.0
+    start_at: float | None = None
+    look_at: float | None = None
+    kill_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the process in the log."""
+        return self.spec.name
+
+    @property
+    def wakes_at(self) -> float | None:
+        """The moment at which something is to be done about it: to start it, to look for a heartbeat, or to kill it."""
+        if not self.pid:
+            return self.start_at
+        return self.look_at if self.kill_at is None else self.kill_at
+
+    def send(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def send_settings(self) -> None:
+        """Send it the settings as they are now, if it runs and takes any."""
+        if self.control is None or self.spec.settings is None:
+            return
+        try:
+            self.control.send(self.spec.settings())
+        except OSError as exc:
+            # It reads none, or is about to end: the one that follows begins with them.
+            log.warning("%s is not sent its settings: %s", self.name, exc.strerror)
+
+    def close(self) -> None:
+        """Close the parent's ends of what connects it with the process."""
+        if self.channel is not None:
+            os.close(self.channel)
+        if self.control is not None:
+            self.control.close()
+        self.channel, self.control = None, None
+
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -49,7 +355,7 @@ REPEAT_SECONDS = 0.05
 """Time within which a repeated SIGINT counts as the same one: it was seen to arrive twice, a millisecond apart."""
 _PR_SET_PDEATHSIG = 1
 
-log = logging.getLogger(__name__)
+supervision_log = logging.getLogger(__name__)
 
 
 def supervise(
@@ -241,7 +547,7 @@ class Supervisor:
         child.silent += 1
         child.look_at = time.monotonic() + (self._look or 0.0)
         if child.silent >= LOOKS:
-            log.error(
+            supervision_log.error(
                 "%s has not answered for %g seconds (unresponsive_after)", child.name, (self._look or 0.0) * LOOKS
             )
             child.reason, child.kill_at = Reason.UNRESPONSIVE, time.monotonic() + DUMP_SECONDS
@@ -255,7 +561,7 @@ class Supervisor:
         child.pid = 0
         if self._is_stopping:
             if child.status < 0 and -child.status not in STOPPING and not child.spec.is_front:
-                log.error("%s %s while it was stopped", child.name, _how(child.status))
+                supervision_log.error("%s %s while it was stopped", child.name, _how(child.status))
             return
         if child.is_replaced:
             child.is_replaced, child.start_at = False, time.monotonic()
@@ -274,13 +580,15 @@ class Supervisor:
     def _start_again(self, child: Child) -> None:
         child.deaths = child.deaths + 1 if time.monotonic() - child.begun < QUICK_SECONDS else 0
         if child.deaths == MOST_QUICK and self._is_alone:
-            log.error("%s %s, %d times at once: it is not started again", child.name, _how(child.status), child.deaths)
+            supervision_log.error(
+                "%s %s, %d times at once: it is not started again", child.name, _how(child.status), child.deaths
+            )
             self._ended_by = child
             child.status = child.status if child.status >= 0 else 128 - child.status
             return
         child.restarts[child.reason] += 1
         restarts = sum(child.restarts.values())
-        log.error("%s %s; it is started again, restart %d", child.name, _how(child.status), restarts)
+        supervision_log.error("%s %s; it is started again, restart %d", child.name, _how(child.status), restarts)
         self._manager.notify_restarting(f"{child.name} {_how(child.status)}; it is started again")
         pause = min(BACKOFF_SECONDS * 2**child.deaths, MOST_BACKOFF_SECONDS) if child.deaths else 0.0
         child.start_at = time.monotonic() + pause
@@ -290,7 +598,7 @@ class Supervisor:
         are_ready = all(child.is_ready for child in self._servers)
         if self._to_replace and not self._is_stopping and are_ready and self._may_replace():
             child = self._to_replace.pop(0)
-            log.info("%s is replaced", child.name)
+            supervision_log.info("%s is replaced", child.name)
             child.is_replaced, child.is_ready = True, False
             child.spec.leaves()
             child.send(REPLACING)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from lance_flight.config_sources import SECRET, WITH_PASSWORD
+from lance_flight.config import SECRET, WITH_PASSWORD
 from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.model.operations import OPERATIONS, Operation, add_arguments
 

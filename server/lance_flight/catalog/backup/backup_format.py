@@ -28,8 +28,8 @@ from msgspec import Meta, Struct
 
 from lance_flight.catalog.storage.filesystems import filesystem
 from lance_flight.catalog.storage.formats import BACKUP
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import HERE, Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.errors import Conflict, Corrupt, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.json_documents import read_json

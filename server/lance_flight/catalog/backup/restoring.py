@@ -32,9 +32,17 @@ from lance_flight.catalog.backup.backup_format import (
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import RESTORING
-from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
-from lance_flight.catalog.storage.whole_files import BYTES, LENGTH, MALFORMED, locate_message, split_fields
+from lance_flight.catalog.storage.whole_files import (
+    BYTES,
+    LENGTH,
+    MALFORMED,
+    PRIVATE,
+    VERSIONS,
+    is_version_name,
+    locate_message,
+    split_fields,
+)
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.json_documents import read_json

@@ -42,22 +42,21 @@ from lance_flight.catalog.backup.backup_format import (
     pieces,
     sizes_below,
 )
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import BranchVersion, PartitionTable, Snapshot, Tag
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.storage.branches import tags_of
 from lance_flight.catalog.storage.lance_columns import has_extension
 from lance_flight.catalog.storage.leases import SnapshotLease
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.retries import RetryPolicy, retry
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
 from lance_flight.catalog.storage.table_versions import LocationGuard, map_tables
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import open_at, path_of_base
 from lance_flight.errors import Conflict, Corrupt, InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, PLAIN_SUFFIX, TableName
-from lance_flight.model.pins import BranchVersion, Tag
 
 _LISTING = RetryPolicy(5, why="versions were removed meanwhile")
 _CONTENT = frozenset({"data", "_deletions", "_indices", "_transactions"})

@@ -4,7 +4,7 @@ Decisions 15 and 16. Additions rest on nothing but the namespace; what rewrites 
 and a serialisable transaction on all that it read.
 
 Spec: Multi-Partition Transaction, Conflict Resolution; decisions 12 to 17. Transactions of one process that are ready at
-the same moment share a commit. `CONFLICTS` says who is out of date, `staging.py` stages, and `manifests/version_log.py` tries it again.
+the same moment share a commit. `CONFLICTS` says who is out of date, `transaction.py` stages, and `manifests/version_log.py` tries it again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from threading import Lock
 import pyarrow as pa
 
 from lance_flight.catalog.commits.once import remembering
-from lance_flight.catalog.commits.staging import Staging, gone, without_repeats
-from lance_flight.catalog.commits.transaction import PartitionChange, TableUpdate, Transaction
-from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Snapshot
+from lance_flight.catalog.commits.transaction import (
+    PartitionChange,
+    Staging,
+    TableUpdate,
+    Transaction,
+    gone,
+    without_repeats,
+)
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, SCHEMA_KEY, Latest, Snapshot
 from lance_flight.catalog.manifests.version_log import (
     Change,
     Revision,
@@ -44,7 +50,6 @@ from lance_flight.errors import (
     SerializationFailure,
 )
 from lance_flight.faults import failpoint
-from lance_flight.model.pins import Latest
 from lance_flight.model.schema_changes import takes_rows_of
 
 DELETIONS = "_deletions"

@@ -14,16 +14,15 @@ import pyarrow as pa
 
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate
 from lance_flight.catalog.commits.writer import partition_values
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot, SpecTables
-from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS, ROW_ADDRESS
+from lance_flight.catalog.manifests.snapshot import FixedPin, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import kept_tables
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS, OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import source_of
 from lance_flight.model.arrow_types import concatenate_tables
 from lance_flight.model.hashing import match
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.spec import Evaluate, PartitionField
 
 

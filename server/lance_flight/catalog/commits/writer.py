@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.commits.transaction import TableUpdate
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
-from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot, Version
 from lance_flight.catalog.storage.data_files import Layout, OpenFile
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
 from lance_flight.catalog.storage.written_versions import columns_of
@@ -36,7 +36,6 @@ from lance_flight.machine import cores
 from lance_flight.model.arrow_types import align_buffers, contiguous, without_columns
 from lance_flight.model.hashing import RowGroups, group, match
 from lance_flight.model.naming import directory_name
-from lance_flight.model.pins import Version
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, PartitionField
 

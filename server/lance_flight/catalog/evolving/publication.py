@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.fragment import DeletionFile
 
-from lance_flight.catalog.commits.staging import repin_rows
+from lance_flight.catalog.commits.transaction import repin_rows
 from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot

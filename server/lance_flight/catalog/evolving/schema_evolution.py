@@ -26,8 +26,15 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
-from lance_flight.catalog.commits.staging import repin_rows
-from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, NO_VALUES, IdentityValues, PartitionTable, Snapshot
+from lance_flight.catalog.commits.transaction import repin_rows
+from lance_flight.catalog.manifests.snapshot import (
+    NAMESPACE_KEY,
+    NO_VALUES,
+    FixedPin,
+    IdentityValues,
+    PartitionTable,
+    Snapshot,
+)
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.lance_columns import (
     Key,
@@ -41,9 +48,8 @@ from lance_flight.catalog.storage.lance_columns import (
     with_documents,
     with_numbers,
 )
-from lance_flight.catalog.storage.names import OFFSETS, ROW_ADDRESS
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import DATA, check_data, seal_fragments
+from lance_flight.catalog.storage.whole_files import DATA, OFFSETS, ROW_ADDRESS, check_data, seal_fragments
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.rows import with_one_nan
 from lance_flight.catalog.tables.schema_adapter import (
@@ -58,7 +64,6 @@ from lance_flight.errors import DataError, LanceFlightError, SchemaError, Serial
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import align_buffers, children, rebuilt
 from lance_flight.model.json_documents import is_json
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import NamespaceSchema, descriptions_of, without_ids
 from lance_flight.model.spec import PartitionSpec
 

@@ -25,7 +25,7 @@ from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices, stage_without
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import PartitionTable, Pin, Snapshot
 from lance_flight.catalog.storage.lance_columns import numbers
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import map_tables
@@ -36,7 +36,6 @@ from lance_flight.catalog.tables.indices import all_segments
 from lance_flight.catalog.tables.schema_adapter import identify_columns, partly_stored
 from lance_flight.faults import failpoint
 from lance_flight.model.operations import check_least
-from lance_flight.model.pins import Pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

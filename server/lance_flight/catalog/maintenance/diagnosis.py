@@ -19,10 +19,10 @@ from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, PartitionTab
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, TABLE, check_table
 from lance_flight.catalog.storage.leases import EXPIRING, GRACE, LEASES, SUFFIX
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.staging_area import private_places
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_versions import map_tables
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import LanceFlightError, NewerFormat

@@ -25,9 +25,9 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork, Progress, check_stopped
-from lance_flight.catalog.commits.staging import repin_rows
+from lance_flight.catalog.commits.transaction import repin_rows
 from lance_flight.catalog.maintenance import OperationReport
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import FixedPin, PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision, said_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import OPENERS, map_tables
@@ -49,7 +49,6 @@ from lance_flight.errors import AlreadyExists, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import field_at, is_multivector, vector_type
 from lance_flight.model.index_kinds import BYTE_METRIC, PACKED_BITS, Family, IndexKind, OptionValue, metrics_of
-from lance_flight.model.pins import FixedPin
 
 MOST_SEGMENTS = 4
 """Every search looks into each of them: beyond that the next one takes the place of all."""

@@ -26,7 +26,7 @@ from lance import LanceDataset, LanceFragment
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.vacuum import FLOOR_HOURS, HOUR, TRANSACTION_HOURS, TableFiles
 from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
-from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Pin, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.storage.leases import GRACE
 from lance_flight.catalog.storage.table_versions import map_tables
@@ -35,7 +35,6 @@ from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.errors import LanceFlightError
-from lance_flight.model.pins import Pin
 
 POLICY = "lance_flight:maintenance"
 """The key of the note: each option that was chosen, by its name; times in seconds."""

@@ -30,7 +30,8 @@ from lance import LanceDataset
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
 from lance_flight.catalog.maintenance import OperationReport
-from lance_flight.catalog.storage import branches, names
+from lance_flight.catalog.manifests.snapshot import BranchVersion, Version
+from lance_flight.catalog.storage import branches
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import flush, take_back
 from lance_flight.catalog.storage.leases import (
@@ -48,12 +49,11 @@ from lance_flight.catalog.storage.leases import (
     snapshots_in,
     to_bytes,
 )
-from lance_flight.catalog.storage.names import PRIVATE, VERSIONS, is_detached, parse_version
-from lance_flight.catalog.storage.reserve import last_full, run_with_reserve
 from lance_flight.catalog.storage.retries import conflicts
+from lance_flight.catalog.storage.staging_area import last_full, run_with_reserve
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, StoredFile
 from lance_flight.catalog.storage.table_versions import LocationGuard
-from lance_flight.catalog.storage.whole_files import INDICES
+from lance_flight.catalog.storage.whole_files import BRANCHES, INDICES, PRIVATE, VERSIONS, is_detached, parse_version
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import all_segments
@@ -61,7 +61,6 @@ from lance_flight.errors import Conflict, LanceFlightError, Refused, StorageFull
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, is_table_directory
 from lance_flight.model.operations import check_least
-from lance_flight.model.pins import BranchVersion, Version
 
 TRANSACTIONS = "_transactions"
 LOOSE_FILES = frozenset({"data", "_deletions"})
@@ -118,7 +117,7 @@ class TableFiles:
 
     def below(self, branch: str) -> list[StoredFile]:
         """Return everything that lies in the directory of a branch."""
-        return [file for file in self.files if file.path.startswith(f"{names.BRANCHES}/{branch}/")]
+        return [file for file in self.files if file.path.startswith(f"{BRANCHES}/{branch}/")]
 
     def loose(self, before: float) -> dict[str, StoredFile]:
         """Return data and deletion files written before a moment, by their names, which are random and never reused."""
@@ -152,7 +151,7 @@ class TableFiles:
         for file in self.files:
             above, _, below = f"/{file.path}".partition(f"/{INDICES}/")
             segment, _, name = below.partition("/")
-            if name and (not above or above.startswith(f"/{names.BRANCHES}/")):
+            if name and (not above or above.startswith(f"/{BRANCHES}/")):
                 by_segment.setdefault(segment, []).append(file)
         return {
             segment: files for segment, files in by_segment.items() if all(file.modified < before for file in files)
@@ -160,7 +159,7 @@ class TableFiles:
 
     def _in(self, directories: AbstractSet[str]) -> Iterable[tuple[StoredFile, str | None]]:
         """Yield the files right in directories of these names, each with the branch that it belongs to."""
-        prefix = f"{names.BRANCHES}/"
+        prefix = f"{BRANCHES}/"
         for file in self.files:
             # Text and no paths: there may be 100,000 files.
             above, _, directory = file.path.rpartition("/")[0].rpartition("/")

@@ -30,6 +30,7 @@ from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import (
     DERIVED_VALUES,
     PIN_COLUMNS,
+    Latest,
     PartitionContext,
     PartitionTable,
     Snapshot,
@@ -37,7 +38,6 @@ from lance_flight.catalog.manifests.snapshot import (
 from lance_flight.catalog.manifests.version_log import OPERATION, Revision, commit
 from lance_flight.catalog.storage.durability import committing, flush
 from lance_flight.catalog.storage.lance_columns import all_rows
-from lance_flight.catalog.storage.names import PRIVATE, ROW_ADDRESS, VERSIONS, parse_version
 from lance_flight.catalog.storage.retries import MOVE_ROWS, conflicts, retry
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import (
@@ -46,9 +46,13 @@ from lance_flight.catalog.storage.whole_files import (
     INDICES,
     LENGTH,
     MALFORMED,
+    PRIVATE,
+    ROW_ADDRESS,
+    VERSIONS,
     damage_of,
     deletion_damage,
     index_damage,
+    parse_version,
     split_fields,
 )
 from lance_flight.catalog.table import PartitionedNamespace, Table
@@ -69,7 +73,6 @@ from lance_flight.errors import (
 from lance_flight.model.checksums import Checksum
 from lance_flight.model.hashing import group, match
 from lance_flight.model.naming import COLUMN_PREFIX, MANIFEST, is_table_directory
-from lance_flight.model.pins import Latest
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionField
 

@@ -37,10 +37,10 @@ from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.lance_columns import numbers
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.names import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
 from lance_flight.catalog.storage.retries import ANSWER, conflicts, was_sent_once
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_versions import LocationGuard, kept_tables
+from lance_flight.catalog.storage.whole_files import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
 from lance_flight.errors import (
     Conflict,
     Corrupt,

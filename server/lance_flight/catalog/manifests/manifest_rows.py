@@ -35,17 +35,15 @@ from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import DeletionFile
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.manifests.snapshot import Pin, Snapshot
 from lance_flight.catalog.storage.data_files import Layout, write_file
 from lance_flight.catalog.storage.lance_columns import chosen_numbers, least_number, numbers, walk, with_numbers
-from lance_flight.catalog.storage.names import OFFSET_BITS, OFFSETS
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import sealed_deletions
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS, OFFSETS, sealed_deletions
 from lance_flight.errors import InvalidInput
 from lance_flight.model.hashing import match
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import SEPARATOR, TABLE, namespace_name, spec_namespace
-from lance_flight.model.pins import Pin
 from lance_flight.model.spec import PartitionSpec
 
 FREE_ROWS = 1 << 10

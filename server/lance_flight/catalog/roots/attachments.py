@@ -18,15 +18,14 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from lance_flight.catalog.commits.removals import table_dropped
-from lance_flight.catalog.commits.staging import namespace_key
-from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
+from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, namespace_key, removed_rows
 from lance_flight.catalog.commits.writer import partition_values
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
-from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import FixedPin, PartitionTable, Snapshot, Version
 from lance_flight.catalog.plain_table import PlainTable
 from lance_flight.catalog.storage.lance_columns import columns_of
-from lance_flight.catalog.storage.names import VERSIONS
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import VERSIONS
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.schema_adapter import readable
@@ -35,7 +34,6 @@ from lance_flight.errors import AlreadyExists, Conflict, DataError, SchemaError,
 from lance_flight.faults import failpoint
 from lance_flight.model.hashing import match
 from lance_flight.model.naming import COLUMN_PREFIX, directory_name
-from lance_flight.model.pins import FixedPin, Version
 from lance_flight.model.schema import field_ids
 from lance_flight.model.spec import Evaluate
 

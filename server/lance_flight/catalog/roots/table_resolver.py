@@ -17,9 +17,9 @@ from lance_flight.catalog.plain_table import TRANSACTIONS, PlainTable, has_lost_
 from lance_flight.catalog.roots.listings import NOTHING, DirectoryManifest, Listed, Listing, Path, ViewDefinition, Views
 from lance_flight.catalog.storage.formats import RootFormats
 from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
-from lance_flight.catalog.storage.names import VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import map_tables
+from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name
 from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.errors import Corrupt, LanceFlightError, NotFound, OutsideRoot, nearest
 from lance_flight.model.naming import LONGEST_FILE_NAME, MANIFEST, PLAIN_SUFFIX, PUBLIC, TableName, is_table_directory

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from lance import LanceDataset
 
-from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, is_version_name
 from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.whole_files import BRANCHES, VERSIONS, is_version_name
 from lance_flight.errors import AlreadyExists, InvalidInput, NotFound, storage_error
 from lance_flight.model.naming import check_label
 

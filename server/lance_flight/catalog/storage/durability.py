@@ -36,8 +36,16 @@ import lance
 from lance import FragmentMetadata
 
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.names import BRANCHES, PRIVATE, VERSIONS, parse_version, version_names
-from lance_flight.catalog.storage.whole_files import check_data, check_deletions, is_whole
+from lance_flight.catalog.storage.whole_files import (
+    BRANCHES,
+    PRIVATE,
+    VERSIONS,
+    check_data,
+    check_deletions,
+    is_whole,
+    parse_version,
+    version_names,
+)
 from lance_flight.errors import Conflict, OutcomeUnknown, SerializationFailure, StorageFull, Unavailable
 from lance_flight.model.naming import MANIFEST
 

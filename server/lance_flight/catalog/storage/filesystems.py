@@ -28,8 +28,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
 from lance_flight.catalog.storage.counts import StoreRequest, store_requests
-from lance_flight.catalog.storage.names import BRANCHES, VERSIONS, version_names
 from lance_flight.catalog.storage.retries import RetryPolicy
+from lance_flight.catalog.storage.whole_files import BRANCHES, VERSIONS, version_names
 from lance_flight.errors import InvalidInput, OutsideRoot
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import MANIFEST

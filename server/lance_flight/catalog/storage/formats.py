@@ -22,8 +22,8 @@ from types import MappingProxyType
 import pyarrow as pa
 from lance import FragmentMetadata
 
-from lance_flight.catalog.storage.names import PRIVATE
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.errors import Corrupt, DataError, InvalidInput, NewerFormat, Unavailable, Unsupported
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import children

@@ -32,9 +32,9 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from lance_flight.catalog.storage.formats import LEASE
-from lance_flight.catalog.storage.names import PRIVATE, VERSIONS
-from lance_flight.catalog.storage.reserve import note_full
+from lance_flight.catalog.storage.staging_area import note_full
 from lance_flight.catalog.storage.store import Store, StoredFile
+from lance_flight.catalog.storage.whole_files import PRIVATE, VERSIONS
 from lance_flight.errors import Corrupt, NotFound, OutsideRoot, StorageFull
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST

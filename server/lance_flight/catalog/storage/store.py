@@ -24,7 +24,7 @@ from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.durability import moving, settle, write_file
 from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
 from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.names import VERSIONS, is_version_name, parse_version, version_names
+from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name, parse_version, version_names
 from lance_flight.errors import (
     AlreadyExists,
     Corrupt,

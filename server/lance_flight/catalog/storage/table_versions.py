@@ -30,9 +30,14 @@ from typing import TypeAlias, TypeVar
 from lance import LanceDataset
 
 from lance_flight.catalog.storage.leases import GRACE
-from lance_flight.catalog.storage.names import VERSIONS, is_version_name, version_name, version_names
 from lance_flight.catalog.storage.store import UNREADABLE, Store
-from lance_flight.catalog.storage.whole_files import locate_message
+from lance_flight.catalog.storage.whole_files import (
+    VERSIONS,
+    is_version_name,
+    locate_message,
+    version_name,
+    version_names,
+)
 from lance_flight.errors import Corrupt, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache, VersionCache
 from lance_flight.model.naming import MANIFEST, is_table_directory

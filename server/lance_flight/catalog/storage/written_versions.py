@@ -25,10 +25,16 @@ from lance import FragmentMetadata, LanceOperation
 from lance.fragment import DeletionFile
 
 from lance_flight.catalog.storage.filesystems import PutClient, put_client
-from lance_flight.catalog.storage.names import VERSIONS, version_name
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import VersionFile, kept_tables, version_file
-from lance_flight.catalog.storage.whole_files import LENGTH, MALFORMED, locate_message, split_fields
+from lance_flight.catalog.storage.whole_files import (
+    LENGTH,
+    MALFORMED,
+    VERSIONS,
+    locate_message,
+    split_fields,
+    version_name,
+)
 from lance_flight.errors import Conflict, storage_error
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import is_table_directory

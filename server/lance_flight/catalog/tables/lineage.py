@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset
 from lance.fragment import RowIdSequence
 
-from lance_flight.catalog.storage.names import OFFSET_BITS, TABLE_NUMBER
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS, TABLE_NUMBER
 from lance_flight.catalog.tables import rows
 from lance_flight.errors import DataError
 

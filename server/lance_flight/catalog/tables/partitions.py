@@ -22,7 +22,16 @@ from lance import DatasetBasePath, FragmentMetadata, LanceDataset, LanceOperatio
 from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.manifests.snapshot import PartitionTable
+from lance_flight.catalog.manifests.snapshot import (
+    BranchVersion,
+    FixedPin,
+    Latest,
+    PartitionTable,
+    Pin,
+    PlainVersion,
+    Tag,
+    Version,
+)
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS, find_commit
 from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
@@ -35,16 +44,14 @@ from lance_flight.catalog.storage.lance_columns import (
     renumber_fragments,
     seed_of,
 )
-from lance_flight.catalog.storage.names import BRANCHES, VERSIONS
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
 from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables
-from lance_flight.catalog.storage.whole_files import DATA, change_fragments, seal_fragments
+from lance_flight.catalog.storage.whole_files import BRANCHES, DATA, VERSIONS, change_fragments, seal_fragments
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
-from lance_flight.model.pins import BranchVersion, FixedPin, Latest, Pin, PlainVersion, Tag, Version
 
 MAX_ROWS_PER_FILE = 4 * 1024 * 1024
 FIRST_NUMBERS = 1 << 21

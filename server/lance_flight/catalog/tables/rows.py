@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.file import LanceFileReader
 
+from lance_flight.arrow_streams import fixed_bytes
 from lance_flight.catalog.storage.lance_columns import number_at
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables.partitions import path_of_base
-from lance_flight.decoded_sizes import fixed_bytes
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.arrow_types import (

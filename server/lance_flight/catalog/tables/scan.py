@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.arrow_streams import fixed_bytes, has_open_width
 from lance_flight.catalog.storage.lance_columns import blob_arguments, field_id
-from lance_flight.catalog.storage.names import ROW_ADDRESS, TABLE_NUMBER
+from lance_flight.catalog.storage.whole_files import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.indices import has_outdated_index
 from lance_flight.catalog.tables.lineage import (
     LINEAGE,
@@ -41,7 +42,6 @@ from lance_flight.catalog.tables.schema_adapter import (
     same_fields,
 )
 from lance_flight.catalog.tables.sources import Open, Source
-from lance_flight.decoded_sizes import fixed_bytes, has_open_width
 from lance_flight.model.arrow_types import children, within
 from lance_flight.model.json_documents import filter_rows, is_json
 from lance_flight.model.schema import TABLE_FIELD_ID, is_blob

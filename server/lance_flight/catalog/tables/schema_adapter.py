@@ -37,7 +37,7 @@ from lance_flight.catalog.storage.lance_columns import (
     walk,
     without_files,
 )
-from lance_flight.catalog.storage.names import OFFSET_BITS, ROW_ADDRESS
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS, ROW_ADDRESS
 from lance_flight.errors import DataError, SchemaError
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.arrow_types import children, contiguous, is_binary, is_string, rebuilt

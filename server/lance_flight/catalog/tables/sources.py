@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceDataset, LanceFragment, LanceOperation
 from lance.schema import LanceSchema
 
-from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot
+from lance_flight.catalog.manifests.snapshot import FixedPin, PartitionContext, PartitionTable, Snapshot
 from lance_flight.catalog.storage.formats import file_version_of
 from lance_flight.catalog.storage.lance_columns import Key, columns_of, has_extension, numbers, walk, without_files
-from lance_flight.catalog.storage.names import OFFSET_BITS
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import kept_tables, map_tables
+from lance_flight.catalog.storage.whole_files import OFFSET_BITS
 from lance_flight.catalog.tables.indices import CarriedIndices, Signature
 from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import (
@@ -45,7 +45,6 @@ from lance_flight.catalog.tables.partitions import (
 from lance_flight.catalog.tables.schema_adapter import Filling, filling, identify_columns, partly_stored
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import TABLE_FIELD_ID, NamespaceSchema
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext, udf
 
-from lance_flight.decoded_sizes import has_open_width
+from lance_flight.arrow_streams import has_open_width
 from lance_flight.engine.functions.bounded_functions import Budget, Made
 from lance_flight.engine.sql.bounds import with_queries
 from lance_flight.engine.sql.clause_words import SET_OPERATORS

@@ -15,7 +15,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, LogicalPlan, SessionConfig, SessionContext, col, functions, lit
 from datafusion import expr as nodes
 
-from lance_flight.decoded_sizes import fixed_bytes, has_open_width
+from lance_flight.arrow_streams import fixed_bytes, has_open_width
 from lance_flight.engine.functions.bounded_functions import GUARDS, MOST_SHORT
 from lance_flight.engine.plans.nodes import expressions_of, nodes_of, operands_of
 from lance_flight.engine.sql.bounds import MOST_EXPANDED

@@ -30,6 +30,7 @@ from datafusion import DataFrame, LogicalPlan
 from datafusion.expr import Limit, Projection, Sort
 
 from lance_flight.arrow_streams import decode_batch, encode_rows
+from lance_flight.catalog.manifests.snapshot import BranchVersion, FixedPin, Version
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext, TableVersion
@@ -48,7 +49,6 @@ from lance_flight.engine.sql.tokens import token_count
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.errors import LanceFlightError, SqlError, TicketError
-from lance_flight.model.pins import BranchVersion, FixedPin, Version
 
 _EXECUTION = tuple(field.name for field in fields(QueryOptions))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from lance_flight.catalog.maintenance.rewriting import Choose
-from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Pin, Snapshot, SpecTables
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.names.statement_context import StatementContext
@@ -21,7 +21,6 @@ from lance_flight.engine.query.tables.provider import filter_of
 from lance_flight.engine.query.tables.table_view import Rows, partitions_of, report, side_of
 from lance_flight.engine.sql.references import enclose, quote_parts
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.model.pins import Pin
 from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arrow
 from lance_flight.planning.joins import Side
 from lance_flight.planning.predicates import ALWAYS, NEVER, Predicate

@@ -3,11 +3,21 @@
 Everything that comes from a client is compared here with names that the backend lists; none of it becomes SQL.
 
 Each value of SqlInfo is in the child of the union that the proto assigns to it, keywords and functions too. The last line of each list of functions has those that are known in the escape `{fn …}` of ODBC and JDBC alone.
+
+Result schemas of the metadata commands, as the comments of FlightSql.proto define them, and the LIKE patterns that filter results.
+
+Order, names, types and nullability are those of the proto: servers and clients that are in use differ from it and from
+each other. Where all of Arrow's implementations differ from it in the same way, and compare, theirs count: `key_sequence`
+comes before `key_name`, and nothing in SqlInfo is nullable.
+
+`%` stands for any run of characters, `_` for one character, and a backslash before `%`, `_` or a backslash takes its
+meaning away; any other backslash stands for itself.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,12 +27,133 @@ import pyarrow as pa
 from lance_flight.errors import Corrupt, NewerFormat, NotFound
 from lance_flight.flight import wire
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
-from lance_flight.flight.metadata import schemas, sql_types
-from lance_flight.flight.metadata.schemas import ESCAPE, like
+from lance_flight.flight.metadata import sql_types
 from lance_flight.flight.metadata.sql_types import describe_column
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import client_schema
 from lance_flight.flight.wire import MetadataCommand, optional
+
+
+def _field(name: str, of: pa.DataType, *, null: bool = True) -> pa.Field:
+    return pa.field(name, of, nullable=null)
+
+
+NO_ROWS = pa.schema([])
+
+CATALOGS = pa.schema([_field("catalog_name", pa.utf8(), null=False)])
+
+DB_SCHEMAS = pa.schema(
+    [
+        _field("catalog_name", pa.utf8()),
+        _field("db_schema_name", pa.utf8(), null=False),
+    ]
+)
+
+TABLES = pa.schema(
+    [
+        _field("catalog_name", pa.utf8()),
+        _field("db_schema_name", pa.utf8()),
+        _field("table_name", pa.utf8(), null=False),
+        _field("table_type", pa.utf8(), null=False),
+    ]
+)
+
+TABLES_WITH_SCHEMA = TABLES.append(_field("table_schema", pa.binary(), null=False))
+
+TABLE_TYPES_SCHEMA = pa.schema([_field("table_type", pa.utf8(), null=False)])
+
+PRIMARY_KEYS = pa.schema(
+    [
+        _field("catalog_name", pa.utf8()),
+        _field("db_schema_name", pa.utf8()),
+        _field("table_name", pa.utf8(), null=False),
+        _field("column_name", pa.utf8(), null=False),
+        _field("key_sequence", pa.int32(), null=False),
+        _field("key_name", pa.utf8()),
+    ]
+)
+
+FOREIGN_KEYS = pa.schema(
+    [
+        _field("pk_catalog_name", pa.utf8()),
+        _field("pk_db_schema_name", pa.utf8()),
+        _field("pk_table_name", pa.utf8(), null=False),
+        _field("pk_column_name", pa.utf8(), null=False),
+        _field("fk_catalog_name", pa.utf8()),
+        _field("fk_db_schema_name", pa.utf8()),
+        _field("fk_table_name", pa.utf8(), null=False),
+        _field("fk_column_name", pa.utf8(), null=False),
+        _field("key_sequence", pa.int32(), null=False),
+        _field("fk_key_name", pa.utf8()),
+        _field("pk_key_name", pa.utf8()),
+        _field("update_rule", pa.uint8(), null=False),
+        _field("delete_rule", pa.uint8(), null=False),
+    ]
+)
+
+SQL_INFO_VALUE = pa.dense_union(
+    [
+        _field("string_value", pa.utf8(), null=False),
+        _field("bool_value", pa.bool_(), null=False),
+        _field("bigint_value", pa.int64(), null=False),
+        _field("int32_bitmask", pa.int32(), null=False),
+        _field("string_list", pa.list_(pa.utf8()), null=False),
+        _field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.int32())), null=False),
+    ]
+)
+
+SQL_INFO = pa.schema(
+    [
+        _field("info_name", pa.uint32(), null=False),
+        _field("value", SQL_INFO_VALUE, null=False),
+    ]
+)
+
+XDBC_TYPE_INFO = pa.schema(
+    [
+        _field("type_name", pa.utf8(), null=False),
+        _field("data_type", pa.int32(), null=False),
+        _field("column_size", pa.int32()),
+        _field("literal_prefix", pa.utf8()),
+        _field("literal_suffix", pa.utf8()),
+        _field("create_params", pa.list_(_field("item", pa.utf8(), null=False))),
+        _field("nullable", pa.int32(), null=False),
+        _field("case_sensitive", pa.bool_(), null=False),
+        _field("searchable", pa.int32(), null=False),
+        _field("unsigned_attribute", pa.bool_()),
+        _field("fixed_prec_scale", pa.bool_(), null=False),
+        _field("auto_increment", pa.bool_()),
+        _field("local_type_name", pa.utf8()),
+        _field("minimum_scale", pa.int32()),
+        _field("maximum_scale", pa.int32()),
+        _field("sql_data_type", pa.int32(), null=False),
+        _field("datetime_subcode", pa.int32()),
+        _field("num_prec_radix", pa.int32()),
+        _field("interval_precision", pa.int32()),
+    ]
+)
+
+
+ESCAPE = "\\"
+
+_TOKEN = re.compile(r"\\[%_\\]|.", re.DOTALL)
+_WILDCARDS = {"%": ".*", "_": "."}
+
+
+def like(pattern: str | None) -> Callable[[str], bool]:
+    r"""Return a function that matches names against `pattern`, case-sensitively; without a pattern every name matches.
+
+    >>> like("fl%")("flights"), like("a_b")("axb"), like(r"a\_b")("axb")
+    (True, True, False)
+    """
+    if pattern is None:
+        return lambda _: True
+    matches = re.compile("".join(map(_regex, _TOKEN.findall(pattern))), re.DOTALL).fullmatch
+    return lambda name: matches(name) is not None
+
+
+def _regex(token: str) -> str:
+    return _WILDCARDS.get(token) or re.escape(token[-1])
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -241,7 +372,7 @@ def known_codes(asked: Sequence[int]) -> list[int]:
 
 
 def sql_info_values(codes: Sequence[int], own: Values) -> pa.UnionArray:
-    """Return the value of each of `codes`, each in its child of `schemas.SQL_INFO_VALUE`; `own` values override the defaults."""
+    """Return the value of each of `codes`, each in its child of `SQL_INFO_VALUE`; `own` values override the defaults."""
     children: list[list[Any]] = [[] for _ in _CHILDREN]
     offsets = []
     for code in codes:
@@ -251,10 +382,10 @@ def sql_info_values(codes: Sequence[int], own: Values) -> pa.UnionArray:
     # `UnionArray.from_dense` takes no fields, and its children could be null.
     types, places = pa.array([_CHILD_OF[code] for code in codes], pa.int8()), pa.array(offsets, pa.int32())
     return pa.Array.from_buffers(
-        schemas.SQL_INFO_VALUE,
+        SQL_INFO_VALUE,
         len(codes),
         [None, types.buffers()[1], places.buffers()[1]],
-        children=[pa.array(child, field.type) for child, field in zip(children, schemas.SQL_INFO_VALUE, strict=True)],
+        children=[pa.array(child, field.type) for child, field in zip(children, SQL_INFO_VALUE, strict=True)],
     )
 
 
@@ -404,7 +535,7 @@ def _xdbc_type_info(command: wire.GetXdbcTypeInfo, _backend: Backend, _caller: C
         (row for row in sql_types.SQL_TYPES if not command.HasField("data_type") or command.data_type == row.data_type),
         key=lambda row: (row.data_type, row.type_name),
     )
-    return [[getattr(row, name) for row in types] for name in schemas.XDBC_TYPE_INFO.names]
+    return [[getattr(row, name) for row in types] for name in XDBC_TYPE_INFO.names]
 
 
 def _same(wanted: str | None, name: str) -> bool:
@@ -420,18 +551,18 @@ def _empty(schema: pa.Schema) -> Builder:
 
 
 _BUILDERS: Mapping[type[MetadataCommand], Builder] = {
-    wire.GetCatalogs: _of(schemas.CATALOGS, _catalogs),
-    wire.GetDbSchemas: _of(schemas.DB_SCHEMAS, _db_schemas),
+    wire.GetCatalogs: _of(CATALOGS, _catalogs),
+    wire.GetDbSchemas: _of(DB_SCHEMAS, _db_schemas),
     wire.GetTables: Builder(
-        schema=lambda command: schemas.TABLES_WITH_SCHEMA if command.include_schema else schemas.TABLES,
+        schema=lambda command: TABLES_WITH_SCHEMA if command.include_schema else TABLES,
         columns=_tables,
     ),
-    wire.GetTableTypes: _of(schemas.TABLE_TYPES, _table_types),
-    wire.GetPrimaryKeys: _of(schemas.PRIMARY_KEYS, _primary_keys),
+    wire.GetTableTypes: _of(TABLE_TYPES_SCHEMA, _table_types),
+    wire.GetPrimaryKeys: _of(PRIMARY_KEYS, _primary_keys),
     # Lance tables have no foreign keys.
-    wire.GetExportedKeys: _empty(schemas.FOREIGN_KEYS),
-    wire.GetImportedKeys: _empty(schemas.FOREIGN_KEYS),
-    wire.GetCrossReference: _empty(schemas.FOREIGN_KEYS),
-    wire.GetSqlInfo: _of(schemas.SQL_INFO, _sql_info),
-    wire.GetXdbcTypeInfo: _of(schemas.XDBC_TYPE_INFO, _xdbc_type_info),
+    wire.GetExportedKeys: _empty(FOREIGN_KEYS),
+    wire.GetImportedKeys: _empty(FOREIGN_KEYS),
+    wire.GetCrossReference: _empty(FOREIGN_KEYS),
+    wire.GetSqlInfo: _of(SQL_INFO, _sql_info),
+    wire.GetXdbcTypeInfo: _of(XDBC_TYPE_INFO, _xdbc_type_info),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datafusion import RuntimeEnvBuilder
 
 from lance_flight.audit import Subject
+from lance_flight.catalog.manifests.snapshot import FixedPin
 from lance_flight.catalog.roots.directory import NO_TABLES, PUBLIC, Root, TableName, Temporary, TemporaryTables
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
@@ -17,7 +18,6 @@ from lance_flight.engine.runtime.client_sessions import Isolation, QueryOptions,
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.model.pins import FixedPin
 from lance_flight.shares import ANONYMOUS
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.indexing import missing_segment
-from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, Latest, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
@@ -26,7 +26,6 @@ from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indic
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
 from lance_flight.engine.sql.references import shown_name
 from lance_flight.errors import Corrupt, NotFound
-from lance_flight.model.pins import Latest
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.schema_changes import show_path
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec

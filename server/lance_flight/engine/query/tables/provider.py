@@ -37,7 +37,7 @@ from lance_flight.planning.arrow_expression import RowFilter, predicate_from_arr
 from lance_flight.planning.index_filters import IndexFilter, lance_condition
 from lance_flight.planning.predicates import ALWAYS, Column, Compare, Op, Opaque, Predicate, conjuncts
 from lance_flight.planning.pruning import Pruning
-from lance_flight.thread_states import keep_worker_state
+from lance_flight.threads import keep_worker_state
 
 Compute: TypeAlias = Callable[[list[str]], Iterable[pa.RecordBatch]]
 """Function that computes rows anew with the named columns, and possibly further ones."""

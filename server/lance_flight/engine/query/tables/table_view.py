@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, PartitionTable, Snapshot, SpecTables
+from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, FixedPin, PartitionTable, Snapshot, SpecTables
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
@@ -33,7 +33,6 @@ from lance_flight.engine.query.tables.measured_plans import MeasuredTable
 from lance_flight.engine.query.tables.provider import Arrange, JoinedKeys, ScanLog, Work, deal, is_lookup, mix_rows
 from lance_flight.errors import Conflict, Corrupt, LanceFlightError, NotFound, QueryFailed, Unsupported, storage_error
 from lance_flight.model.index_kinds import COMPARED, Lookup
-from lance_flight.model.pins import FixedPin
 from lance_flight.model.schema import Path
 from lance_flight.model.spec import Evaluate, Expression
 from lance_flight.planning.arrow_expression import columns_of, row_filter, terms

@@ -1,0 +1,82 @@
+"""Threads: an event that signal handlers set, and that any thread waits for; and the states of threads that Python did not start.
+
+Python thread states of foreign threads, kept between the callbacks that run on them.
+
+Each callback would make a state for its thread, map memory for its frames, and drop both again, which every core of the process is
+interrupted for: seven or more in a call of gRPC's, and as many in a query of DataFusion's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+MOST_WORKERS = 256
+"""Most worker states that are kept: each outlives its thread; workers are as many as cores, and live as long as the process."""
+
+_keep = ctypes.pythonapi.PyGILState_Ensure
+_drop = ctypes.pythonapi.PyGILState_Release
+_worker = threading.local()
+_workers: set[int] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """Keeps the thread state of the gRPC thread that creates it until `end`, for one call; references are counted."""
+
+    _thread: int = field(default_factory=threading.get_ident)
+    _before: int = field(default_factory=_keep)
+
+    def end(self) -> None:
+        """Release the state, which is dropped when the running callback returns."""
+        if threading.get_ident() == self._thread:  # another thread has a state of its own
+            _drop(self._before)
+
+
+def keep_worker_state() -> None:
+    """Keep the thread state of the calling worker for as long as the process lives."""
+    if getattr(_worker, "is_kept", False) or len(_workers) >= MOST_WORKERS:
+        return
+    _worker.is_kept = True
+    _workers.add(threading.get_ident())
+    _keep()
+
+
+class SignalEvent:
+    """Event like `threading.Event` that a signal handler may set. Safe to share among threads.
+
+    Handlers run in the main thread, between any two of its steps. One that sets a `threading.Event` while that thread begins to wait for it,
+    or is about to set it, finds its lock taken by the thread that it runs in, and waits for ever; `SimpleQueue.put` may be called anywhere.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._wakes = SimpleQueue[None]()
+
+    def is_set(self) -> bool:
+        """Return whether the event was set since it was cleared last."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set the event, and wake all that wait for it."""
+        self._is_set = True
+        self._wakes.put(None)
+
+    def clear(self) -> None:
+        """Let further waits wait."""
+        self._is_set = False
+        with suppress(Empty):
+            while True:
+                self._wakes.get_nowait()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the event is set, for so many seconds at most (None: any number); return whether it is."""
+        if not self._is_set:
+            with suppress(Empty):
+                self._wakes.get(timeout=seconds)
+        if self._is_set:
+            self._wakes.put(None)  # for the others that wait
+        return self._is_set
