@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -27,6 +27,7 @@ from lance_flight.errors import AlreadyCommitted, DataError, InvalidInput, Limit
 
 from tests.catalog.aging import age
 from tests.catalog.small_table import SCHEMA, SPEC, ids, opened, rows
+from tests.engine.database import Database
 from tests.stock import stored_tables
 
 T = TypeVar("T")
@@ -307,6 +308,45 @@ def test_a_write_on_a_branch_stays_there(place: Path) -> None:
     assert ids(place) == [1, 2]
     publish(opened(place), "trial")
     assert ids(place) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "held"),
+    [
+        (("ADD COLUMN more INT",), [(1, None), (3, None)]),
+        (("ADD COLUMN more INT DEFAULT 7",), [(1, 7), (3, 7)]),
+        (("ADD COLUMN more INT NOT NULL DEFAULT 7",), [(1, 7), (3, 7)]),
+        (("ADD COLUMN more INT NOT NULL DEFAULT 7", "ALTER COLUMN more DROP DEFAULT"), None),
+        (("ADD COLUMN more INT DEFAULT 7", "ALTER COLUMN more DROP DEFAULT"), [(1, 7), (3, None)]),
+        (("ADD COLUMN more INT DEFAULT 7", "ALTER COLUMN more SET DEFAULT 8"), [(1, 7), (3, 8)]),
+        (("ADD COLUMN more INT", "DROP COLUMN more", "ADD COLUMN other VARCHAR"), [(1, None), (3, None)]),
+        (("ADD COLUMN more INT", "ALTER COLUMN more FIRST"), [(None, 1), (None, 3)]),
+        (("ALTER COLUMN id TYPE BIGINT",), None),
+        (("ADD COLUMN q VARCHAR AS (p)", "DROP COLUMN id", "ADD COLUMN id INT"), None),
+        (("RENAME COLUMN p TO q", "RENAME COLUMN q TO p"), [(1,), (3,)]),
+    ],
+)
+@pytest.mark.parametrize(("spec", "p"), [("", "a"), ("PARTITIONED BY (p)", "a"), ("PARTITIONED BY (p)", "b")])
+def test_rows_are_added_beside_new_columns(
+    tmp_path: Path, spec: str, p: str, meanwhile: Sequence[str], held: list[tuple[object, ...]] | None
+) -> None:
+    database = Database(tmp_path)
+    database.run(f"CREATE TABLE t (id INT NOT NULL, p VARCHAR) {spec}")
+    database.run("INSERT INTO t VALUES (1, 'a')")
+    table = database.engine.root.table(TableName("public", "t"))
+    write = SharedWrite.begin(table)
+    new = pa.table({"id": pa.array([3], pa.int32()), "p": [p]}, schema=table.snapshot().schema.plain)
+    parts = sent(sent(write).write([new], evaluate))
+    for change in meanwhile:
+        database.run(f"ALTER TABLE t {change}")
+    if held is None:
+        with pytest.raises(SerializationFailure):
+            commit(write, parts)
+        return
+    commit(write, parts)
+    assert database.rows("SELECT * EXCEPT (p) FROM t ORDER BY id") == held
+    database.run("INSERT INTO t (id, p) VALUES (9, 'c')")
+    assert database.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (9,)]
 
 
 def begin_evolved(place: Path, change: str = "ADD COLUMN more VARCHAR") -> SharedWrite:

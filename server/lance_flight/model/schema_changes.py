@@ -545,7 +545,10 @@ def takes_rows_of(after: NamespaceSchema, before: NamespaceSchema) -> bool:
     """Return whether rows of an earlier schema can be stored: their columns are as they were, and each other one has a default or may be NULL."""
     old, new = _columns(before), _columns(after)
     is_kept = all(number in new and _stores_same(field, new[number]) for number, field in old.items())
-    return is_kept and not any(number not in old for number in stricter(after, before) if number in new)
+    # A default of before, which stored rows have got, is none for rows that come in now.
+    now = after.defaults
+    unfilled = {number for number, field in new.items() if not field.nullable and field.name not in now}
+    return is_kept and not any(number in new and number not in old for number in {*stricter(after, before), *unfilled})
 
 
 def _stores_same(one: pa.Field, other: pa.Field) -> bool:

@@ -192,7 +192,7 @@ def _was_replaced(meeting: Meeting) -> Conflicting | None:
     is_same = is_same_table and old.get(SCHEMA_KEY) == new.get(SCHEMA_KEY)
     if is_same or transaction.divided is not None:
         return None
-    is_added_to = is_same_table and newest.is_partitioned and takes_rows_of(newest.schema, transaction.base.schema)
+    is_added_to = is_same_table and takes_rows_of(newest.schema, transaction.base.schema)
     if is_added_to and transaction.only_adds and not meeting.has_read:
         return None
     return Conflicting("the table was dropped, replaced or changed in its schema by another writer")

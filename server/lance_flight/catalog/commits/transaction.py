@@ -86,7 +86,11 @@ class Staging:
         once = [t.once for t in group if t.once is not None]
         if once:
             properties[NOTES] = notes_text(remembering(snapshot, snapshot.rows.slice(0, 0), once))
-        others = [t for t in group if t.evolution is not None or t.base.schema.version != snapshot.schema.version]
+        now = snapshot.schema.arrow
+        # Schemas of plain tables have no version of their own.
+        others = [
+            t for t in group if t.evolution is not None or not t.base.schema.arrow.equals(now, check_metadata=True)
+        ]
         early = {id(part) for t in others for part in t.parts.values()}
         stage = partial(self._stage, metadata=properties, snapshot=snapshot, early=early)
         staged = self._stage_all(targets, [transaction.guard.check for transaction in group], stage)
