@@ -18,7 +18,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.admission import Limits
-from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.writes.ingest import IngestOptions, TableProperties
 from lance_flight.errors import QueryFailed
 from lance_flight.model.checksums import Checksum

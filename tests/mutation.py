@@ -85,7 +85,7 @@ AREAS: dict[str, Area] = {
     "conflict checks": Area(
         count=24,
         modules="""
-            catalog/commits/commit.py catalog/evolving/publication.py:difference,is_same,_tables_at,refuse,merged_specs
+            catalog/commits/commit.py catalog/publication.py:difference,is_same,_tables_at,refuse,merged_specs
             catalog/manifests/version_log.py:between,_differing_rows,_ours,commit,evolve,reservation_of,wait_for_release,reserve_turn
         """,
         tests="""
@@ -179,7 +179,7 @@ AREAS: dict[str, Area] = {
     "policies": Area(
         count=15,
         modules="""
-            engine/query/policies/access.py
+            engine/query/access.py
         """,
         tests="""
             engine/test_reading_sessions engine/test_introspection

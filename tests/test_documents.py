@@ -13,9 +13,9 @@ from types import MappingProxyType
 import pytest
 from lance_flight import errors
 from lance_flight.catalog.commits.commit import CONFLICTS
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_TABLES
-from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.statements.sessions import assign, options
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.identity import passwords

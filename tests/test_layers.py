@@ -187,7 +187,8 @@ STORAGE = (
     "lance_flight.catalog.table",
     "lance_flight.catalog.plain_table",
     "lance_flight.catalog.bulk",
-    "lance_flight.catalog.evolving",
+    "lance_flight.catalog.schema_evolution",
+    "lance_flight.catalog.publication",
     "lance_flight.catalog.roots",
     "lance_flight.catalog.history",
     "lance_flight.catalog.maintenance",
@@ -204,7 +205,8 @@ ENGINE = (
     "lance_flight.engine.translation",
     "lance_flight.engine.plans",
     "lance_flight.engine.query.tables",
-    "lance_flight.engine.query.policies",
+    "lance_flight.engine.query.access",
+    "lance_flight.engine.query.policy_file",
     "lance_flight.engine.query.names",
     "lance_flight.engine.query.optimising",
     "lance_flight.engine.query.search",
@@ -293,10 +295,9 @@ DOORS = {
         # A catalog over a root runs the statements that a server would run.
         "lance_flight.engine.engine",
         # A table that a statement of Spark's makes is filled by its tasks before it is published.
-        "lance_flight.engine.statements.unpublished_table",
+        "lance_flight.engine.statements.parsing",
         # What a server shows of a table is its definition, and its properties are options of its maintenance.
         "lance_flight.engine.statements.create_table",
-        "lance_flight.engine.statements.parsing",
         "lance_flight.engine.writes.maintenance_options",
     },
 }

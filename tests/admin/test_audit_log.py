@@ -13,7 +13,7 @@ import pytest
 from lance_flight import audit
 from lance_flight.admin.work_logs import AuditLog
 from lance_flight.audit import MOST_REFUSED_LOGINS, AuditEvent, AuditTrail, Decision, EventKind, Subject
-from lance_flight.engine.query.policies.file import changes
+from lance_flight.engine.query.policy_file import changes
 from lance_flight.engine.statements.kinds import action_of
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.errors import InvalidInput, NotFound, QuotaExceeded, Refused, Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lance_flight.engine.runtime.client_sessions import Isolation
+from lance_flight.engine.runtime.session_registry import Isolation
 
 Rows = list[tuple[int, str]]
 

@@ -12,10 +12,10 @@ import lance
 import pytest
 from lance import LanceDataset
 from lance_flight.catalog import table as tables
-from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.manifests.version_log import Revision
+from lance_flight.catalog.publication import publish
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace

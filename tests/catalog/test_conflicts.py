@@ -12,7 +12,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.cancellation import Cancellation
-from lance_flight.engine.runtime.client_sessions import Isolation, Session
+from lance_flight.engine.runtime.session_registry import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import SerializationFailure
 

@@ -14,8 +14,8 @@ import pytest
 from lance_flight.catalog.bulk import shared_writes
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedIngest, SharedWrite, WrittenFiles
 from lance_flight.catalog.commits.once import CommitToken
-from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
+from lance_flight.catalog.publication import publish
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace

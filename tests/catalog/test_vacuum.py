@@ -12,7 +12,6 @@ from pathlib import Path
 import lance
 import pytest
 from lance_flight.catalog.commits import commit
-from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance import vacuum as vacuuming
 from lance_flight.catalog.maintenance.compaction import compact
 from lance_flight.catalog.maintenance.vacuum import (
@@ -22,6 +21,7 @@ from lance_flight.catalog.maintenance.vacuum import (
     VacuumRules,
     vacuum,
 )
+from lance_flight.catalog.publication import publish
 from lance_flight.catalog.storage import leases
 from lance_flight.catalog.storage.leases import expiring_snapshots
 from lance_flight.catalog.storage.store import Store

@@ -20,12 +20,12 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import UNLIMITED, Access
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan, Task
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
-from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.running_statement import Issuer
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import UNLIMITED, Access
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
 from lance_flight.errors import LanceFlightError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.evolving import schema_evolution
+from lance_flight.catalog import schema_evolution
 
 from tests.engine.database import Database
 from tests.stock import manifest, manifest_rows, stored_tables

@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import duckdb
 import pyarrow as pa
 import pytest
-from lance_flight.engine.sql import long_values
+from lance_flight.engine.sql import tokens
 from lance_flight.engine.statements import insert
 
 from tests.engine.database import Database
@@ -345,9 +345,9 @@ def test_every_digit_is_stored(database: Database, table: str, kind: str, number
 
 
 def test_every_digit_of_a_long_list_is_stored(database: Database, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (long_values, insert):
+    for module in (tokens, insert):
         monkeypatch.setattr(module, "LONG", 1)
-    monkeypatch.setattr(long_values, "PIECE", 100)
+    monkeypatch.setattr(tokens, "PIECE", 100)
     database.run(f"CREATE TABLE {table} (x DECIMAL(20, 2))")
     database.run(f"INSERT INTO {table} VALUES {', '.join(['(1.5)', f'(-{LONG})'] * 50)}")
     assert sorted(database.rows(f"SELECT x, count(*) FROM {table} GROUP BY x")) == [

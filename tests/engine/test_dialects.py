@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.dialects import spellings
-from lance_flight.flight.metadata import results
+from lance_flight.flight import metadata
 
 from tests.engine.database import Client, Database
 
@@ -82,10 +82,10 @@ def test_an_escape_means_what_odbc_says(database: Database, call: str, value: An
 def test_every_function_that_is_listed_is_known(database: Database) -> None:
     tried = str(CALLS).upper()
     for words in (
-        results.NUMERIC_FUNCTIONS,
-        results.STRING_FUNCTIONS,
-        results.SYSTEM_FUNCTIONS,
-        results.DATETIME_FUNCTIONS,
+        metadata.NUMERIC_FUNCTIONS,
+        metadata.STRING_FUNCTIONS,
+        metadata.SYSTEM_FUNCTIONS,
+        metadata.DATETIME_FUNCTIONS,
     ):
         of_odbc = [word for word in words if word.upper() in spellings._FUNCTIONS]
         assert [

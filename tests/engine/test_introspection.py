@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import Access
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.policies.access import Access
 from lance_flight.errors import SqlError
 
 from tests.engine.database import Client, Database, filled

@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedColumn, GrantedTables, Privilege
+from lance_flight.engine.query.access import UNLIMITED, Access, Grant, GrantedColumn, GrantedTables, Privilege
 from lance_flight.errors import InvalidInput
 
 from tests.engine.database import Client, Database

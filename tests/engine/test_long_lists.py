@@ -15,7 +15,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.compat.boolean_chains import SHORT_CHAIN, chain_edits
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.tokens import LONG_RUN, MOST_TOKENS, RUNS, Kind, Token, edit_text, spelled_out, tokenize
 from lance_flight.engine.translation.evaluation import session_config

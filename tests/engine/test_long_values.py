@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.sql import long_values
-from lance_flight.engine.sql.long_values import pieces
+from lance_flight.engine.sql import tokens
+from lance_flight.engine.sql.tokens import pieces
 from lance_flight.engine.statements import insert
 from lance_flight.errors import LanceFlightError, SqlError
 
@@ -30,9 +30,9 @@ ROWS = [
 @pytest.fixture(params=[True, False], ids=["in pieces", "whole"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     if request.param:
-        for module in (long_values, insert):
+        for module in (tokens, insert):
             monkeypatch.setattr(module, "LONG", 1)
-        monkeypatch.setattr(long_values, "PIECE", 1)
+        monkeypatch.setattr(tokens, "PIECE", 1)
     made = open_engine(tmp_path, target_partitions=1)
     made.update(f"CREATE TABLE t ({COLUMNS})")
     return made
@@ -80,7 +80,7 @@ def test_nothing_is_stored_of_a_list_that_is_wrong_anywhere(engine: Engine, rows
 
 
 def test_what_is_no_row_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "LONG", 1)
+    monkeypatch.setattr(tokens, "LONG", 1)
     with pytest.raises(
         SqlError, match=r"a comma or the end after a row of VALUES, got 'LIMIT' at character 12 of the list"
     ):

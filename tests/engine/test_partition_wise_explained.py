@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.admission import Limits
-from lance_flight.engine.runtime.client_sessions import QueryOptions
+from lance_flight.engine.runtime.session_registry import QueryOptions
 
 from tests.engine.database import Client, Database, open_engine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
+from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 
 from tests.engine.database import open_engine
 

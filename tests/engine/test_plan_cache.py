@@ -17,13 +17,13 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import PlanCache, Task
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.session_factory import Sessions
-from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
 from lance_flight.engine.runtime.running_statement import Issuer
+from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 from lance_flight.engine.statements.answering import Answering
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 

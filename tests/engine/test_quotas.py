@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from lance_flight.engine.query.policies.file import Policies, PolicyFile
+from lance_flight.engine.query.policy_file import Policies, PolicyFile
 from lance_flight.engine.runtime import admission as counting
 from lance_flight.engine.runtime.admission import HOUR, Allowance, Limits, Quota, QuotaBook, Resource
 from lance_flight.engine.runtime.memory import Memory, Pool

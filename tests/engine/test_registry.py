@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.operations import DOING
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.statements.kinds import (
     ChangeStatement,
     MaintenanceStatement,
@@ -39,7 +39,7 @@ KINDS = (RowsStatement, ChangeStatement, MaintenanceStatement, SessionStatement)
 
 NAMING = {
     "lance_flight.engine.statements.create_table": {"ShowCreateTable"},  # a table LIKE another one has its definition
-    "lance_flight.engine.statements.explain": {"Query"},  # EXPLAIN is about a query, or about a change of rows
+    "lance_flight.engine.statements.queries": {"Query"},  # EXPLAIN is about a query, or about a change of rows
 }
 """Module → the statements of other modules that it may name, the registry aside, with the reason."""
 

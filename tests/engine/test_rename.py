@@ -31,7 +31,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.ingest import TableProperties, create

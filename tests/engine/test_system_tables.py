@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from lance_flight.audit import AuditEvent, AuditTrail, EventKind, Subject
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.tables import system_tables
 from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT

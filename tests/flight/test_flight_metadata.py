@@ -9,7 +9,7 @@ import pytest
 from lance_flight.errors import NotFound
 from lance_flight.flight import wire
 from lance_flight.flight.backend import PrimaryKey
-from lance_flight.flight.metadata.results import like
+from lance_flight.flight.metadata import like
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.wire import MetadataCommand
 from pyarrow import flight

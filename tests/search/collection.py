@@ -16,10 +16,10 @@ import pyarrow as pa
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
+from lance_flight.engine.query.access import UNLIMITED, Access
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.runtime.client_sessions import QueryOptions, Session
+from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import open_engine

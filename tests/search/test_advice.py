@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.access import UNLIMITED, Access
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.access import UNLIMITED, Access
+from lance_flight.engine.query.policy_file import Policies
 from lance_flight.engine.query.search import running
 
 from tests.search.collection import Documents, literal, made, query, store

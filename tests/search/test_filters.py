@@ -10,7 +10,7 @@ from datafusion import SessionContext
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 
 from tests.engine.database import open_engine
 from tests.examples import examples

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 
 from tests.engine.database import open_engine
 from tests.examples import examples

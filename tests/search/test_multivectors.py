@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.search import running, vectors
+from lance_flight.engine.query.search import arguments, running
 from lance_flight.errors import DataError, InvalidInput, Unsupported
 
 from tests.engine.database import open_engine
@@ -163,11 +163,11 @@ def test_the_vectors_are_a_parameter_or_those_of_a_row(docs: tuple[Engine, Multi
 def test_the_vectors_of_all_queries_are_bounded(
     docs: tuple[Engine, Multivectors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "MOST_VECTORS", 4)
+    monkeypatch.setattr(arguments, "MOST_VECTORS", 4)
     assert "has 5 vectors; expected at most 4" in told(
         docs[0], f"SELECT * FROM vector_search('docs', 'v', {[[1] * SIZE] * 5})"
     )
-    monkeypatch.setattr(vectors, "MOST_VECTORS_TOGETHER", 5)
+    monkeypatch.setattr(arguments, "MOST_VECTORS_TOGETHER", 5)
     said = told(docs[0], f"SELECT * FROM vector_search('docs', 'v', queries => {[[[1] * SIZE] * 3] * 2})")
     assert "has multivectors of 6 vectors; expected at most 5 together" in said
 

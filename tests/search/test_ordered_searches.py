@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
-from lance_flight.engine.query.policies.file import Policies
-from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.query.policy_file import Policies
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.errors import LanceFlightError
 
 from tests.engine.database import open_engine

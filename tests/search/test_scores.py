@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 from lance_flight.engine.query.search import search_target
 
 from tests.search.bm25 import scores

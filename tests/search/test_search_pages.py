@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies
+from lance_flight.engine.query.policy_file import Policies
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.errors import LanceFlightError
 

@@ -21,6 +21,7 @@ from lance_flight.catalog.storage.staging_area import run_with_reserve
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
 from lance_flight.engine.functions.routines import routines, volatile_functions
+from lance_flight.engine.query.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.names.statement_context import ALONE, Scope
 from lance_flight.engine.query.planned_query import (
     PlanCache,
@@ -31,22 +32,18 @@ from lance_flight.engine.query.planned_query import (
     split,
     tasks_of,
 )
-from lance_flight.engine.query.planning.parameter_types import parameter_schema
-from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege
+from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
 from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
 from lance_flight.engine.runtime.admission import NO_LIMITS, AdmissionSlot, Limits
-from lance_flight.engine.runtime.client_sessions import Session
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind, StatementWatch
-from lance_flight.engine.runtime.session_registry import SessionRegistry
+from lance_flight.engine.runtime.session_registry import Session, SessionRegistry
 from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.activity import reads_activity
-from lance_flight.engine.sql.long_values import LONGEST_PLANNED, insert_head
-from lance_flight.engine.sql.references import CATALOG, table_name
+from lance_flight.engine.sql.references import CATALOG, reads_activity, table_name
+from lance_flight.engine.sql.tokens import LONGEST_PLANNED, insert_head
 from lance_flight.engine.statements.answering import Answering, Reports, maintenance_work
 from lance_flight.engine.statements.kinds import (
     Answer,

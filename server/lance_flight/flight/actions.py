@@ -1,4 +1,4 @@
-"""DoAction requests (prepared statements, transactions with savepoints, cancellation, sessions), and the endpoints of results.
+"""DoAction requests (prepared statements, transactions with savepoints, cancellation, sessions), and the endpoints of metadata.
 
 `_ANSWERS` is the whole of it: a further action is one more entry there, and one in `OFFERED`.
 
@@ -18,10 +18,9 @@ from pyarrow import flight
 
 from lance_flight.backend_values import CancelStatus, SettingValue
 from lance_flight.errors import InvalidInput, NotFound, TicketExpired, Unsupported
-from lance_flight.flight import wire
+from lance_flight.flight import metadata, wire
 from lance_flight.flight.backend import Backend, Planned, Rows
 from lance_flight.flight.calls import Call
-from lance_flight.flight.metadata import results
 from lance_flight.flight.prepared import PreparedStatements
 from lance_flight.flight.protocol import flight_actions_pb2 as actions_pb
 from lance_flight.flight.protocol import flight_sql_pb2 as sql_pb
@@ -87,7 +86,7 @@ class Endpoints:
                 self._check_time(opened)
                 return self.backend.read(call.caller, opened.payload)
             case NoRowsTicket():
-                nothing: Rows = pa.RecordBatchReader.from_batches(results.NO_ROWS, [])
+                nothing: Rows = pa.RecordBatchReader.from_batches(metadata.NO_ROWS, [])
                 return nothing
 
     def cancel_flight_info(self, call: Call, request: CancelFlightInfo) -> bytes:
@@ -198,7 +197,7 @@ class Actions:
     endpoints: Endpoints
 
     def run(self, call: Call, name: str, action: Action) -> Iterable[bytes]:
-        """Run an action called `name`, and return the bodies of its results."""
+        """Run an action called `name`, and return the bodies of its metadata."""
         answer = _ANSWERS.get(type(action))
         if answer is None:
             raise Unsupported(f"the action {name} is not offered")

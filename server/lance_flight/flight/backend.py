@@ -288,7 +288,7 @@ class Backend(Protocol):
         ...
 
     def sql_info(self) -> Mapping[int, SqlInfoValue]:
-        """Return the values of SqlInfo codes that differ from those of `lance_flight.flight.metadata.results`."""
+        """Return the values of SqlInfo codes that differ from those of `lance_flight.flight.metadata`."""
         ...
 
     def catalogs(self, caller: Caller) -> Iterable[str]:

@@ -22,15 +22,14 @@ from pyarrow import flight
 
 from lance_flight.backend_values import IfExists
 from lance_flight.errors import InvalidInput
+from lance_flight.flight import metadata
 from lance_flight.flight.actions import Actions, Endpoints
 from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget, Planned, Rows
 from lance_flight.flight.calls import NO_OPTIONS, Call
-from lance_flight.flight.metadata import results
-from lance_flight.flight.metadata import results as metadata
-from lance_flight.flight.metadata.sql_types import result_schema
 from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import InputRules, client_batches, client_schema, read_parameters, read_rows
+from lance_flight.flight.sql_types import result_schema
 from lance_flight.flight.tickets import SessionCookies, TicketSealer
 from lance_flight.flight.wire import (
     Command,
@@ -77,7 +76,7 @@ class Statements:
                     outcome.app_metadata,
                 )
             case int() as rows:
-                return flight.FlightInfo(results.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
+                return flight.FlightInfo(metadata.NO_ROWS, descriptor, self.endpoints.of_no_rows(call), rows)
 
     def exchange(self, call: Call, command: StatementCommand, parameters: pa.RecordBatch | None) -> Iterator[Rows]:
         """Run a statement with values for its parameters, and return its rows part by part."""
@@ -88,7 +87,7 @@ class Statements:
             statement = dataclasses.replace(statement, parameters=fitting)
         outcome = self._execute(call, statement)
         if isinstance(outcome, int):
-            nothing: Rows = pa.RecordBatchReader.from_batches(results.NO_ROWS, [])
+            nothing: Rows = pa.RecordBatchReader.from_batches(metadata.NO_ROWS, [])
             return iter([nothing])
         return (self.backend.read(call.caller, payload) for payload in outcome.payloads)
 
@@ -96,7 +95,7 @@ class Statements:
         """Return the schema of a query's rows, an empty one for any other statement, without running it."""
         statement = self._statement(call, command)
         described = self.backend.describe(call.caller, statement.text, transaction=statement.transaction_id)
-        return results.NO_ROWS if described.schema is None else result_schema(described.schema, call.caller)
+        return metadata.NO_ROWS if described.schema is None else result_schema(described.schema, call.caller)
 
     def _execute(self, call: Call, statement: BoundStatement, *, endpoints: int = 1) -> Planned | int:
         return self.backend.execute(
@@ -338,7 +337,7 @@ class Dispatch:
             yield OutgoingRows(part, result_schema(part.schema, call.caller))
 
     def act(self, call: Call, action: flight.Action, tell: Tell) -> Iterable[bytes]:
-        """Run an action and return the bodies of its results."""
+        """Run an action and return the bodies of its metadata."""
         with self.telling_session(call, tell):
             return self.actions.run(call, action.type, decode_action(action.type, action.body.to_pybytes()))
 

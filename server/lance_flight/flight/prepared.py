@@ -16,9 +16,9 @@ from lance_flight.arrow_streams import decode_batch, encode_rows, fixed_bytes
 from lance_flight.errors import InvalidInput, LimitExceeded, Unavailable
 from lance_flight.flight.backend import Backend, SqlOrPlan
 from lance_flight.flight.calls import Call, java_parameters
-from lance_flight.flight.metadata.sql_types import result_schema
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import InputRules, client_schema
+from lance_flight.flight.sql_types import result_schema
 from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.wire import (
     ClosePreparedStatement,

@@ -37,7 +37,7 @@ from lance_flight.catalog.storage.store import Caches, Store, caches
 from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.config import LOOPBACK, NO_PORT, ServerConfig, settings
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.policies.file import Policies, PolicyFile
+from lance_flight.engine.query.policy_file import Policies, PolicyFile
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.maintainer import Maintainer
 from lance_flight.errors import InvalidInput, LanceFlightError

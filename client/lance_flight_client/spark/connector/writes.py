@@ -18,7 +18,7 @@ from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.plain_table import table_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.sources import row_counts
-from lance_flight.engine.statements.unpublished_table import UnpublishedTable
+from lance_flight.engine.statements.parsing import UnpublishedTable
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, QueryFailed, Unsupported
 from lance_flight.model.arrow_types import field_at
 from lance_flight.model.hashing import hash_class

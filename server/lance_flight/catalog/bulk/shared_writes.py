@@ -56,7 +56,7 @@ _RESTING_ON_READS = frozenset({Replaces.TABLE, Replaces.READ, Replaces.NOTHING_O
 
 
 class Evolution(Protocol):
-    """A change of columns that goes with the rows (`evolving.schema_evolution.PlannedEvolution`)."""
+    """A change of columns that goes with the rows (`schema_evolution.PlannedEvolution`)."""
 
     @property
     def before(self) -> NamespaceSchema:

@@ -19,8 +19,7 @@ from itertools import pairwise
 from lance_flight.engine.functions.routines import is_aggregate, volatile_functions
 from lance_flight.engine.sql.clause_words import NO_FUNCTIONS, QUERIES, QUERY_STARTS, SET_OPERATORS
 from lance_flight.engine.sql.comparisons import SIGNS, OperandsOfText
-from lance_flight.engine.sql.references import quote_parts
-from lance_flight.engine.sql.relation_places import relation_places
+from lance_flight.engine.sql.references import quote_parts, relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items, own_places
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, edit_text, fold_name, tokenize
 

@@ -44,8 +44,7 @@ from lance_flight.engine.sql.clause_words import (
     WITHIN,
 )
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import Point, point
-from lance_flight.engine.sql.relation_places import is_alias
+from lance_flight.engine.sql.references import Point, is_alias, point
 from lance_flight.engine.sql.select_lists import is_wildcard, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, fold_name, place_in, tokenize
 from lance_flight.errors import SqlError, Unsupported

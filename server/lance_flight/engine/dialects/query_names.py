@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.sql.bounds import queries_before
 from lance_flight.engine.sql.clause_words import AFTER_FROM, QUERIES, SET_OPERATORS, WINDOW_WORDS
-from lance_flight.engine.sql.references import quote_parts, text_literal
-from lance_flight.engine.sql.relation_places import is_alias, relation_places
+from lance_flight.engine.sql.references import is_alias, quote_parts, relation_places, text_literal
 from lance_flight.engine.sql.select_lists import is_without_alias, items, own_places
 from lance_flight.engine.sql.tokens import (
     Edit,

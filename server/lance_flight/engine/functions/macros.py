@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.relation_places import relation_places
+from lance_flight.engine.sql.references import relation_places, text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, place_in, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 

@@ -33,17 +33,17 @@ from lance_flight.arrow_streams import decode_batch, encode_rows
 from lance_flight.catalog.manifests.snapshot import BranchVersion, FixedPin, Version
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
+from lance_flight.engine.query.access import Access
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext, TableVersion
-from lance_flight.engine.query.optimising.pure_scans import bare_columns, is_one_row, is_pure_scan, stream
+from lance_flight.engine.query.optimising.optimiser import bare_columns, is_one_computed_row, is_pure_scan, stream
 from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.join_order import read_tables
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Access
 from lance_flight.engine.query.tables.table_view import Split
-from lance_flight.engine.runtime.client_sessions import Isolation, QueryOptions
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.runtime.session_registry import Isolation, QueryOptions
 from lance_flight.engine.sql.select_lists import REFUSAL, names_of, with_marked_repeats
 from lance_flight.engine.sql.tokens import token_count
 from lance_flight.engine.translation import substrait
@@ -265,7 +265,7 @@ class PlannedQuery:
         """Run the query; every batch has exactly `schema`."""
         session, frame = self.session, self.frame
         session.prepare(frame)
-        if session.optimiser.learn_from_plan(frame, is_one_row) and not session.is_costly:
+        if session.optimiser.learn_from_plan(frame, is_one_computed_row) and not session.is_costly:
             return shape_batches(session.runner.collect(frame), self.schema)
         columns = session.optimiser.learn_from_plan(frame, bare_columns)
         if columns is not None and session.may_read_directly:

@@ -2,7 +2,7 @@
 
 Shares and quotas bound the running statements of one holder or role.
 A quota is counted for all members of its role together, or for each of them by itself. The policy file says who has which
-(`engine.query.policies.file`); this module counts. `Limits` are those of the whole server, by its settings.
+(`engine.query.policy_file`); this module counts. `Limits` are those of the whole server, by its settings.
 """
 
 from __future__ import annotations

@@ -1,16 +1,22 @@
-"""References to tables and columns in statements, with a version and a metadata table (`t@12`, `t@tag$files`)."""
+"""References to tables and columns in statements, with a version and a metadata table (`t@12`, `t@tag$files`), and their places.
+
+Relations are tables, queries and calls of table functions. Queries about the activity of the server alone wait for no other
+statement.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
+from lance_flight.engine.sql.clause_words import AFTER_FROM, FIRST_WORDS, JOINS, SET_OPERATORS
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.errors import NotFound, SqlError
+from lance_flight.engine.sql.tokens import Kind, Token, TokenPlaces, fold_name, tokenize
+from lance_flight.errors import LimitExceeded, NotFound, SqlError
 
 CATALOG = "lance"
 QUALIFIED_PARTS = 3  # catalog.schema.table
@@ -195,3 +201,97 @@ def naming(table: TableName, at: Point | None) -> Iterator[None]:
             case int():
                 missing = f"has no version {at}"
         raise NotFound(f"table {table.name!r} {missing}") from exc
+
+
+_MOST_NESTED = 200
+"""Most brackets within one another, each of which copies the text of those in it."""
+_RELATIONS = frozenset(["FROM", "JOIN", "LATERAL"])
+_VALUE_CALLS = frozenset(["EXTRACT", "SUBSTRING", "TRIM", "OVERLAY", "POSITION"])
+"""Calls in which FROM stands before a value."""
+_CLAUSES = frozenset(
+    [
+        *("SELECT", "FROM", "JOIN", "LATERAL", "ON", "USING", "WHERE", "GROUP", "ORDER", "HAVING", "QUALIFY", "WINDOW"),
+        *("LIMIT", "OFFSET", "VALUES", "SET", "UNION", "EXCEPT", "INTERSECT"),
+    ]
+)
+_NO_ALIASES = AFTER_FROM | JOINS | SET_OPERATORS | FIRST_WORDS | {"ON", "USING", "WHEN", "FETCH"}
+"""Words that follow a table and are not its alias."""
+
+
+def is_alias(token: Token) -> bool:
+    """Return whether the token behind a table begins its alias."""
+    return token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in _NO_ALIASES)
+
+
+def relation_places(places: TokenPlaces) -> frozenset[int]:
+    """Return the places of the words and commas that relations follow.
+
+    >>> from lance_flight.engine.sql.tokens import tokenize
+    >>> sorted(relation_places(TokenPlaces(tokenize("SELECT trim(BOTH FROM a), b FROM t, u JOIN v ON a IS DISTINCT FROM b"))))
+    [9, 11, 13]
+    """
+    relations, clauses = [], [("", "")]
+    for at, token in enumerate(places.tokens):
+        if token.kind is Kind.SIGN:
+            if token.text in "([{":
+                if len(clauses) > _MOST_NESTED:
+                    raise LimitExceeded(
+                        f"the statement has more than {_MOST_NESTED} brackets within brackets; expected fewer"
+                    )
+                clauses.append(("", places.word_at(at - 1)))
+            elif token.text in ")]}" and len(clauses) > 1:
+                clauses.pop()
+            elif token.text == "," and clauses[-1][0] in _RELATIONS:
+                relations.append(at)
+        elif token.word in _CLAUSES and not places.is_name(at):
+            opened = clauses[-1][1]
+            if token.word == "FROM" and (places.is_comparison(at) or opened in _VALUE_CALLS):
+                continue
+            clauses[-1] = token.word, opened
+            if token.word in _RELATIONS:
+                relations.append(at)
+    return frozenset(relations)
+
+
+SYSTEM = "system"
+LONGEST = 4096
+"""Longest text that is looked at."""
+_AFTER = frozenset({"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH"})
+_OTHERS = frozenset({"WITH", "UNION", "INTERSECT", "EXCEPT", "JOIN", "VALUES", "EXPLAIN", "LATERAL", "UNNEST"})
+
+
+def reads_activity(sql: str) -> bool:
+    """Return whether a text is one SELECT over one table of the schema `system`, and over nothing else.
+
+    >>> reads_activity("SELECT id FROM system.queries q WHERE seconds > 9 ORDER BY 1")
+    True
+    >>> reads_activity("SELECT 1"), reads_activity("SELECT * FROM system.queries, system.queries AS b")
+    (False, False)
+    """
+    if len(sql) > LONGEST or SYSTEM not in sql.lower():
+        return False
+    tokens = tokenize(sql)
+    while tokens and tokens[-1].is_sign(";"):
+        tokens.pop()
+    words = [token.word for token in tokens]
+    if not words or words[0] != "SELECT" or words.count("SELECT") != 1 or words.count("FROM") != 1:
+        return False
+    if _OTHERS & set(words):
+        return False
+    after = _after_table(tokens[words.index("FROM") + 1 :])
+    if after is None:
+        return False
+    if after and after[0].word == "AS":
+        after = after[2:]
+    elif after and after[0].word not in _AFTER:
+        after = after[1:]
+    return not after or after[0].word in _AFTER
+
+
+def _after_table(tokens: Sequence[Token]) -> Sequence[Token] | None:
+    """Return what follows `[lance.]system.table`; None where something else stands."""
+    names = [fold_name(token) for token in tokens[:5:2]]
+    dots = [token.is_sign(".") for token in tokens[1:4:2]]
+    if names[:2] == [CATALOG, SYSTEM] and dots == [True, True]:
+        return tokens[5:]
+    return tokens[3:] if names[:1] == [SYSTEM] and dots[:1] == [True] else None

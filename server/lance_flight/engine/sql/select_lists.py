@@ -13,8 +13,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, QUERY_STARTS, SET_OPERATORS, UNITS
-from lance_flight.engine.sql.references import quote_parts
-from lance_flight.engine.sql.relation_places import relation_places
+from lance_flight.engine.sql.references import quote_parts, relation_places
 from lance_flight.engine.sql.tokens import (
     QUOTED,
     Edit,

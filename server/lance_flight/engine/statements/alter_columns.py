@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lance_flight.catalog.evolving.schema_evolution import SchemaEvolution
 from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.schema_evolution import SchemaEvolution
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef

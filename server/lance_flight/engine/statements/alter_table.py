@@ -14,18 +14,18 @@ import pyarrow as pa
 
 from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import removed_rows
-from lance_flight.catalog.evolving.publication import publish
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.plain_table import PlainTable, write_plain
+from lance_flight.catalog.publication import publish
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, show_values
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace, Table, display, require_partitions
 from lance_flight.catalog.tables.partitions import open_table
-from lance_flight.engine.query.policies.access import Access, Privilege
+from lance_flight.engine.query.access import Access, Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name

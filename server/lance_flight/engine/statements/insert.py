@@ -12,26 +12,31 @@ from datafusion import DataFrame
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
+from lance_flight.engine.query.access import OVERWRITING, Privilege, RowPolicy
 from lance_flight.engine.query.partition_wise import division
-from lance_flight.engine.query.planning.parameter_types import parameter_schema
-from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import OVERWRITING, Privilege, RowPolicy
+from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.long_values import LONG, pieces
-from lance_flight.engine.sql.named_queries import with_queries
 from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
-from lance_flight.engine.sql.tokens import Kind, TokenPlaces
+from lance_flight.engine.sql.tokens import LONG, Kind, TokenPlaces, pieces
 from lance_flight.engine.statements.kinds import Changes, ReturningStatement
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.statements.row_changes import Upsert, read_conflict
 from lance_flight.engine.translation.parameters import column_types, row_of_parameters
 from lance_flight.engine.writes import ingest
-from lance_flight.engine.writes.default_values import DEFAULT_ROW, MIXED_TYPES, with_defaults, with_typed_texts
+from lance_flight.engine.writes.change_clauses import (
+    DEFAULT_ROW,
+    MIXED_TYPES,
+    RETURNING,
+    Returning,
+    read_returning,
+    with_defaults,
+    with_queries,
+    with_typed_texts,
+)
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
 from lance_flight.engine.writes.row_changes import convert_assigned
 from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported

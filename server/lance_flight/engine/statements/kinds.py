@@ -25,18 +25,17 @@ from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import check_in_place
 from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
 from lance_flight.catalog.table import Table
+from lance_flight.engine.query.access import UNLIMITED, Access, Privilege, RowPolicy
 from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.planning.parameter_types import parameter_schema
-from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import UNLIMITED, Access, Privilege, RowPolicy
+from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import Peers, StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.writes.change_clauses import ReturnedRows, Returning
 from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.engine.writes.ingest import defaults_of, schema_of
-from lance_flight.engine.writes.returning import ReturnedRows, Returning
 from lance_flight.errors import Unsupported
 
 NewSession: TypeAlias = Callable[..., QuerySession]

@@ -19,7 +19,7 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table, require_partitions
 from lance_flight.catalog.tables.indices import IndexRules, indices_of
 from lance_flight.engine.operations import DOING, OperationWork
-from lance_flight.engine.query.policies.access import Privilege
+from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
 from lance_flight.engine.sql.references import TableRef, table_name

@@ -2,6 +2,8 @@
 
 DataFusion only ever sees queries: its `ctx.sql` would run DDL while planning it (decision 22). Everything else is
 read here, token by token, and carried out by us.
+
+Tables that a CREATE TABLE defines, and other processes fill before they have their names.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
+from lance_flight.catalog.roots.directory import Root
 from lance_flight.engine.dialects.clauses import without_into, without_table_queries
 from lance_flight.engine.dialects.spellings import without_escapes
 from lance_flight.engine.functions import foreign_functions
 from lance_flight.engine.functions.foreign_functions import instead_of, instead_of_clause
+from lance_flight.engine.runtime.cancellation import Cancellation
+from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.long_values import insert_head
-from lance_flight.engine.sql.named_queries import WITH, place_of_change
+from lance_flight.engine.sql.tokens import insert_head
 from lance_flight.engine.statements.alter_columns import (
     AddPrimaryKey,
     AlterColumns,
@@ -44,11 +48,10 @@ from lance_flight.engine.statements.alter_table import (
     SetPartitionedBy,
 )
 from lance_flight.engine.statements.create_table import CreateTable, DropTable
-from lance_flight.engine.statements.explain import Explain
 from lance_flight.engine.statements.insert import Insert
-from lance_flight.engine.statements.kinds import Statement
+from lance_flight.engine.statements.kinds import Changes, ChangeStatement, Statement
 from lance_flight.engine.statements.maintenance import OPERATION_STATEMENTS, CreateIndex, DropIndex
-from lance_flight.engine.statements.queries import Query, SubstraitPlan, Summarize
+from lance_flight.engine.statements.queries import Explain, Query, SubstraitPlan, Summarize
 from lance_flight.engine.statements.row_changes import CommitWrite, Delete, Merge, Truncate, Update
 from lance_flight.engine.statements.sessions import Begin, EndTransaction, Kill, SetOption
 from lance_flight.engine.statements.show import (
@@ -63,6 +66,7 @@ from lance_flight.engine.statements.show import (
 )
 from lance_flight.engine.statements.views import CreateSchema, CreateView, DropSchema, DropView
 from lance_flight.engine.translation.rewriting import number_parameters
+from lance_flight.engine.writes.change_clauses import WITH, place_of_change
 from lance_flight.errors import SqlError
 from lance_flight.model.long_texts import STATEMENTS as LONG_TEXTS
 from lance_flight.model.long_texts import going_on
@@ -257,3 +261,32 @@ _BEGINNINGS = frozenset(
     for form in statement.forms
 )
 """First words of the supported statements, which are not mistaken for statements of another system."""
+
+
+class UnpublishedTable:
+    """An empty table that a CREATE [OR REPLACE] TABLE makes in a private place, until it is published or discarded."""
+
+    def __init__(self, root: Root, sql: str) -> None:
+        statement = parse(sql)
+        self._transaction = SqlTransaction(root, explicit=True)
+        if isinstance(statement, ChangeStatement):
+            statement.run(
+                Changes(root=root, new_session=_no_query, cancellation=Cancellation(), transaction=self._transaction)
+            )
+        made = self._transaction.made
+        if made is None:
+            self.discard()
+            raise SqlError(f"{sql!r} makes no table; expected CREATE [OR REPLACE] TABLE t (column type, …)")
+        self.table = made
+
+    def publish(self) -> None:
+        """Give the table its name, with all that was committed to it; `AlreadyExists` if another one has taken that."""
+        self._transaction.commit()
+
+    def discard(self) -> None:
+        """Remove the table, which must not be published."""
+        self._transaction.rollback()
+
+
+def _no_query(*_: object) -> NoReturn:
+    raise AssertionError("a table that is defined by its columns has no query")

@@ -18,17 +18,15 @@ from lance_flight.catalog.commits.once import CommitToken, Once, StreamBatch, ch
 from lance_flight.catalog.roots.directory import Table, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.engine.dialects.clauses import read_version
-from lance_flight.engine.query.planning.parameter_types import parameter_schema
-from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import OVERWRITING, Privilege, RowPolicy
+from lance_flight.engine.query.access import OVERWRITING, Privilege, RowPolicy
+from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.kinds import REMOVING, Changes, ReturningStatement, TableStatement
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.engine.writes.default_values import with_defaults
-from lance_flight.engine.writes.returning import RETURNING, Returning, read_returning
+from lance_flight.engine.writes.change_clauses import RETURNING, Returning, read_returning, with_defaults
 from lance_flight.engine.writes.row_changes import (
     BEHIND,
     Assignment,

@@ -14,13 +14,11 @@ from types import MappingProxyType
 
 from lance_flight.backend_values import CancelStatus, SessionState, SettingValue
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
-from lance_flight.engine.runtime.client_sessions import BEGUN, Isolation, Session
-from lance_flight.engine.runtime.session_registry import ELSEWHERE
+from lance_flight.engine.runtime.session_registry import BEGUN, ELSEWHERE, Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG
+from lance_flight.engine.sql.references import CATALOG, SYSTEM
 from lance_flight.engine.statements.kinds import Server, SessionStatement
 from lance_flight.errors import (
     Conflict,

@@ -15,11 +15,11 @@ from lance_flight.catalog.maintenance.survey import chosen_options
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.table import require_partitions
+from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, columns_of_table, describe_columns
-from lance_flight.engine.runtime.client_sessions import Session
+from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
@@ -28,7 +28,7 @@ from lance_flight.engine.statements import sessions
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.statements.queries import begins_query, query_text
 from lance_flight.engine.writes import maintenance_options
-from lance_flight.engine.writes.default_values import default_text
+from lance_flight.engine.writes.change_clauses import default_text
 from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
 from lance_flight.model.file_versions import NEWEST

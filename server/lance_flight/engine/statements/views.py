@@ -11,14 +11,13 @@ import pyarrow as pa
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.dialects.pivots import with_read_values
+from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.query.policies.access import Privilege
 from lance_flight.engine.query.search.search_target import SEARCHES
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, quote_parts, table_name
+from lance_flight.engine.sql.references import SYSTEM, TableRef, quote_parts, table_name
 from lance_flight.engine.statements.kinds import Changes, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.translation import typed_calls

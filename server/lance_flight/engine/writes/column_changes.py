@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
-from lance_flight.catalog.evolving.schema_evolution import (
+from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.catalog.roots.directory import Root, TableName
+from lance_flight.catalog.schema_evolution import (
     INSTEAD,
     Computed,
     PlannedEvolution,
     SchemaEvolution,
     SchemaStep,
 )
-from lance_flight.catalog.manifests.snapshot import Snapshot
-from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import PartitionedNamespace, Table

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_flight.catalog.evolving.schema_evolution import Computed
+from lance_flight.catalog.schema_evolution import Computed
 from lance_flight.catalog.tables.rows import check_vectors
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.translation import evaluation

@@ -32,7 +32,7 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.rows import check_lengths
-from lance_flight.engine.query.policies.access import EVERY_ROW, OVERWRITING, UNLIMITED, Access, Privilege, RowPolicy
+from lance_flight.engine.query.access import EVERY_ROW, OVERWRITING, UNLIMITED, Access, Privilege, RowPolicy
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.translation.evaluation import evaluate

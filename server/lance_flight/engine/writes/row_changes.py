@@ -32,10 +32,8 @@ from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEM
 from lance_flight.engine.query.names.named_tables import TARGET_ROWS
 from lance_flight.engine.query.partition_wise.key_pruning import few_keys
 from lance_flight.engine.query.planning.session import QuerySession
-from lance_flight.engine.sql.activity import SYSTEM
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.named_queries import with_queries
-from lance_flight.engine.sql.references import TableRef, enclose, names, quote_parts, table
+from lance_flight.engine.sql.references import SYSTEM, TableRef, enclose, names, quote_parts, table
 from lance_flight.engine.translation.evaluation import cast, unsteady
 from lance_flight.engine.translation.parameters import (
     column_name,
@@ -45,9 +43,15 @@ from lance_flight.engine.translation.parameters import (
     result_types,
 )
 from lance_flight.engine.translation.plan_messages import COERCED
-from lance_flight.engine.writes.default_values import DEFAULT, value_of_default
+from lance_flight.engine.writes.change_clauses import (
+    DEFAULT,
+    RETURNING,
+    ReturnedRows,
+    Returning,
+    value_of_default,
+    with_queries,
+)
 from lance_flight.engine.writes.definitions import storable
-from lance_flight.engine.writes.returning import RETURNING, ReturnedRows, Returning
 from lance_flight.errors import DataError, NotFound, SqlError
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import is_document

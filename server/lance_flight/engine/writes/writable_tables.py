@@ -13,7 +13,7 @@ from lance_flight.catalog.commits.removals import all_removed, combine_edits, re
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.policies.access import EVERY_ROW, RowPolicy
+from lance_flight.engine.query.access import EVERY_ROW, RowPolicy
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.row_changes import RowDelta

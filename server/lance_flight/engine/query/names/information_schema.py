@@ -18,8 +18,8 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.catalog.storage.looks import looking_since
 from lance_flight.engine.functions.routines import routines
-from lance_flight.engine.query.policies.access import Access
-from lance_flight.engine.query.tables.computed_tables import ComputedColumn, ComputedTable, RowTable
+from lance_flight.engine.query.access import Access
+from lance_flight.engine.query.tables.provider import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG
 from lance_flight.engine.translation.plan_messages import sql_types

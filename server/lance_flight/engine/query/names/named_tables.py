@@ -24,8 +24,7 @@ from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, Table
 from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.compat.wrong_comparisons import DOUBLE, REAL
-from lance_flight.engine.query.names.statement_context import StatementContext, TableVersion
-from lance_flight.engine.query.policies.access import (
+from lance_flight.engine.query.access import (
     ColumnPolicy,
     MaskedTable,
     Privilege,
@@ -33,8 +32,8 @@ from lance_flight.engine.query.policies.access import (
     stored_name,
     unmasked_name,
 )
+from lance_flight.engine.query.names.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.tables import metadata_tables
-from lance_flight.engine.query.tables.computed_tables import ComputedTable
 from lance_flight.engine.query.tables.metadata_tables import (
     LINEAGE,
     METADATA_TABLES,
@@ -43,7 +42,7 @@ from lance_flight.engine.query.tables.metadata_tables import (
     OF_PARTITIONS,
     MetadataTable,
 )
-from lance_flight.engine.query.tables.provider import JoinedKeys, Provider, Run, ScanLog
+from lance_flight.engine.query.tables.provider import ComputedTable, JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.tables.table_view import Pruned, TableView, Targets, UnpinnedResolver, failure
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -38,7 +38,7 @@ from lance_flight.engine.plans.nodes import (
     is_null_aware,
     join_type,
 )
-from lance_flight.engine.query.tables.computed_tables import ComputedTable
+from lance_flight.engine.query.tables.provider import ComputedTable
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.errors import Unsupported
 from lance_flight.protobuf_wire import encode_field

@@ -59,6 +59,7 @@ from lance_flight.engine.plans.joins import (
     is_ambiguous,
 )
 from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
+from lance_flight.engine.query.access import MaskedTable
 from lance_flight.engine.query.names.named_tables import NamedTables
 from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.optimising.runner import (
@@ -66,7 +67,6 @@ from lance_flight.engine.query.optimising.runner import (
     has_pairs,
     with_asking_conditions,
 )
-from lance_flight.engine.query.policies.access import MaskedTable
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, Planner
 from lance_flight.engine.query.tables.provider import Run

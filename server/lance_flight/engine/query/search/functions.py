@@ -28,9 +28,12 @@ from lance_flight.engine.query.search.arguments import (
     NUMBERS,
     SWITCHES,
     VECTOR_SEARCH,
+    After,
     Arguments,
     SearchCall,
     calls,
+    nearest,
+    query_vectors,
 )
 from lance_flight.engine.query.search.running import SearchRun, advice, result_of, target
 from lance_flight.engine.query.search.search_target import (
@@ -41,7 +44,6 @@ from lance_flight.engine.query.search.search_target import (
     SearchTarget,
     check_free,
 )
-from lance_flight.engine.query.search.vectors import After, nearest, query_vectors
 from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts
 from lance_flight.engine.sql.tokens import edit_text
 from lance_flight.engine.translation.parameters import parameter_count

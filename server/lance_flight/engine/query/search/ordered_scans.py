@@ -42,14 +42,13 @@ from lance_flight.engine.plans.nodes import (
 )
 from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
 from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, rebuilt, select_columns
-from lance_flight.engine.query.search.arguments import MOST_ROWS
+from lance_flight.engine.query.search.arguments import MOST_ROWS, column_of_vectors, converted_vector
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Wanted, conjuncts, number_of, range_of
 from lance_flight.engine.query.search.running import SearchRun, advice, target_of_rows
 from lance_flight.engine.query.search.search_target import Planner, SearchResult, SearchTable, SearchTarget
-from lance_flight.engine.query.search.vectors import column_of_vectors, converted_vector
 from lance_flight.engine.query.tables.provider import Provider, ScanLog
 from lance_flight.engine.query.tables.table_view import TableView
-from lance_flight.engine.runtime.client_sessions import QueryOptions
+from lance_flight.engine.runtime.session_registry import QueryOptions
 from lance_flight.engine.translation.typed_calls import shown_name
 from lance_flight.errors import InvalidInput, SqlError, Unsupported
 from lance_flight.model.index_kinds import METRICS, Family, fitting_metric

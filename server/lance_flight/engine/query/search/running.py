@@ -30,7 +30,8 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, PinnedTable
 from lance_flight.engine.functions.routines import calls_of, mutable_functions, volatile_functions
-from lance_flight.engine.query.optimising.pure_scans import bare_columns, is_pure_scan
+from lance_flight.engine.query.optimising.optimiser import bare_columns, is_pure_scan
+from lance_flight.engine.query.search.arguments import QueryVectors
 from lance_flight.engine.query.search.search_target import (
     SEARCHES,
     ChosenRows,
@@ -40,7 +41,6 @@ from lance_flight.engine.query.search.search_target import (
     TargetKey,
     check_free,
 )
-from lance_flight.engine.query.search.vectors import QueryVectors
 from lance_flight.engine.query.tables.provider import PlannedRead, Provider, ScanLog
 from lance_flight.engine.query.tables.table_view import Split, TableView, Targets
 from lance_flight.engine.sql import references

@@ -22,13 +22,12 @@ import pyarrow as pa
 from lance_flight import machine
 from lance_flight.audit import AuditEvent, trail
 from lance_flight.catalog.commits.writer import write_memory
-from lance_flight.engine.query.tables.computed_tables import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.query.tables.measured_plans import MeasuredOperator
+from lance_flight.engine.query.tables.provider import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.admission import QuotaUsage
-from lance_flight.engine.runtime.client_sessions import KnownSession
 from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
 from lance_flight.engine.runtime.running_statement import Record, RunningStatement
-from lance_flight.engine.runtime.session_registry import SessionRegistry
+from lance_flight.engine.runtime.session_registry import KnownSession, SessionRegistry
 from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 
 _MOMENT = pa.timestamp("us", "UTC")

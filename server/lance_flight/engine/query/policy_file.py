@@ -33,7 +33,7 @@ from typing import Any, Self
 from lance_flight import audit
 from lance_flight.audit import AuditEvent, Decision, EventKind
 from lance_flight.catalog.roots.directory import PUBLIC
-from lance_flight.engine.query.policies.access import (
+from lance_flight.engine.query.access import (
     OF_ROWS,
     Access,
     Condition,

@@ -25,12 +25,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lance_flight.errors import Corrupt, NewerFormat, NotFound
-from lance_flight.flight import wire
+from lance_flight.flight import sql_types, wire
 from lance_flight.flight.backend import TABLE_TYPES, Backend, Caller, PrimaryKey, TableEntry
-from lance_flight.flight.metadata import sql_types
-from lance_flight.flight.metadata.sql_types import describe_column
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import client_schema
+from lance_flight.flight.sql_types import describe_column
 from lance_flight.flight.wire import MetadataCommand, optional
 
 

@@ -20,10 +20,10 @@ from lance import LanceDataset
 from lance.fragment import DeletionFile
 
 from lance_flight.catalog.commits.transaction import repin_rows
-from lance_flight.catalog.evolving.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Difference, Revision, conform_rows
+from lance_flight.catalog.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_columns import field_id, numbers_of_columns

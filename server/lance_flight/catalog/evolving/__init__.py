@@ -1,1 +1,0 @@
-"""New columns and types for tables that are there."""

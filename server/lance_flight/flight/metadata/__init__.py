@@ -1,1 +1,0 @@
-"""Metadata commands of Flight SQL: tables, columns, types, keys and what the server supports, as results with fixed schemas."""
