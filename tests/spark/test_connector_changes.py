@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import DataType, LongType, StringType
 
 from tests.engine.database import Database
 from tests.service.server_process import files
@@ -389,3 +390,78 @@ def test_a_table_of_a_process_that_was_started_again_is_no_more(catalogs: Mappin
     with pytest.raises(Refused, match="run the statement again"):
         catalogs["lake"].ask("end_table", staged="unknown", commit=True)
     catalogs["lake"].ask("end_table", staged="unknown", commit=False)
+
+
+def added(*path: str, kind: DataType) -> dict[str, object]:
+    return {
+        "change": "add",
+        "column": list(path),
+        "type": kind.json(),
+        "nullable": True,
+        "comment": None,
+        "collated": None,
+    }
+
+
+WIDENED = {"change": "type", "column": ["n"], "type": LongType().json(), "collated": None}
+
+
+def evolving(catalog: Catalog, database: Database, table: str) -> CatalogTable:
+    """A table with the columns that a write is going to commit: a new one, one inside a struct, and one of another type."""
+    database.run(f"CREATE TABLE {table} (id BIGINT, k INT, n INT, s STRUCT(a INT)) PARTITIONED BY (k)")
+    database.run(f"INSERT INTO {table} VALUES (1, 1, 10, {{'a': 1}}), (2, 2, 20, NULL)")
+    changes = [added("more", kind=StringType()), added("s", "b", kind=StringType()), WIDENED]
+    return CatalogTable(catalog, catalog.named("evolve_table", table, changes=changes))
+
+
+def test_rows_are_changed_under_columns_that_are_committed_with_them(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    evolved = evolving(catalog, database, table)
+    before = database.value(f'SELECT max(version) FROM "{table}$snapshots"')
+
+    def become(row: dict[str, Any]) -> dict[str, Any]:
+        assert row["more"] is None
+        return {**row, "n": row["n"] + (1 << 40), "more": "m", "s": row["s"] and {**row["s"], "b": "b"}}
+
+    evolved.change([], become)
+    made = f"SELECT operation FROM \"{table}$snapshots\" WHERE version > {before} AND operation <> 'metadata'"
+    assert len(database.rows(made)) == 1
+    assert database.rows(f"SELECT id, k, n, more FROM {table} ORDER BY id") == [
+        (1, 1, (1 << 40) + 10, "m"),
+        (2, 2, (1 << 40) + 20, "m"),
+    ]
+    assert database.rows(f"SELECT s FROM {table} ORDER BY id") == [({"a": 1, "b": "b"},), (None,)]
+
+
+@pytest.mark.parametrize("replaces", ["nothing", "partitions", "table"])
+def test_columns_are_committed_with_what_is_written(
+    catalog: Catalog, database: Database, table: str, replaces: str
+) -> None:
+    evolved = evolving(catalog, database, table)
+    evolved.write(
+        evolved.batches([{"id": 3, "k": 2, "n": 1 << 40, "more": "x", "s": {"a": None, "b": "y"}}]), replaces=replaces
+    )
+    left = {"nothing": [1, 2, 3], "partitions": [1, 3], "table": [3]}[replaces]
+    assert database.rows(f"SELECT id FROM {table} ORDER BY id") == [(number,) for number in left]
+    assert database.rows(f"SELECT n, more, s FROM {table} WHERE id = 3") == [(1 << 40, "x", {"a": None, "b": "y"})]
+
+
+def test_a_write_that_is_given_up_or_meets_other_columns_changes_none(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    evolved = evolving(catalog, database, table)
+    rows = evolved.batches([{"id": 3, "k": 2}])
+    begun = evolved.begin()
+    evolved.ask("abort_write", write=begun["write"], messages=[message(begun, rows)])
+    for options in ({"branch": "b"}, {"snapshot": "1"}):
+        with pytest.raises(Refused, match="write with schema evolution"):
+            evolved.write(rows, options=options)
+    assert database.query(f"SELECT * FROM {table}").schema.names == ["id", "k", "n", "s"]
+    begun = evolved.begin()
+    said = message(begun, rows)
+    database.run(f"ALTER TABLE {table} ADD COLUMN other INT")
+    with pytest.raises(Refused, match="columns of table") as raised:
+        evolved.ask("commit_write", write=begun["write"], messages=[said])
+    assert raised.value.code == "serialization_failure"
+    assert database.rows(f"SELECT id, other FROM {table} ORDER BY id") == [(1, None), (2, None)]

@@ -165,3 +165,114 @@ def test_rows_that_tasks_send_again_are_stored_once(servers: tuple[Server, Serve
     other.abort()
     server.run(f"DROP TABLE {table}")
     assert files(server.root) == before
+
+
+WIDER = pa.record_batch({"x": [2, 3], "p": ["a", "c"], "more": ["m", None]})
+ADDED = "BEGIN WRITE 's' INTO t ADD COLUMN more VARCHAR"
+
+
+@pytest.fixture
+def evolving(servers: tuple[Server, Server]) -> Iterator[tuple[Server, SharedSession]]:
+    """A server with a table of its own, and a session."""
+    server = servers[0]
+    server.run("CREATE OR REPLACE TABLE t (x BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    server.run("INSERT INTO t VALUES (1, 'a'), (5, 'b')")
+    session = begun(server)
+    yield server, session
+    session.close()
+
+
+COMMITTED = {
+    "added": ("COMMIT WRITE 's' INTO t PARTS ('w')", [(1, "a", None), (2, "a", "m"), (3, "c", None), (5, "b", None)]),
+    "in place of partitions": (
+        "COMMIT WRITE 's' INTO t PARTS ('w') OVERWRITE PARTITIONS",
+        [(2, "a", "m"), (3, "c", None), (5, "b", None)],
+    ),
+    "in place of rows": (
+        "COMMIT WRITE 's' INTO t PARTS ('w') REPLACING WHERE x = 1 AND more IS NULL",
+        [(2, "a", "m"), (3, "c", None), (5, "b", None)],
+    ),
+    "in place of all": ("COMMIT WRITE 's' INTO t PARTS ('w') REPLACING", [(2, "a", "m"), (3, "c", None)]),
+    "beside others": (
+        "COMMIT WRITE 's' INTO t PARTS ('w') READING WHERE more = 'm'",
+        [(1, "a", None), (2, "a", "m"), (3, "c", None), (5, "b", None)],
+    ),
+    "without rows": ("COMMIT WRITE 's' INTO t PARTS ()", [(1, "a", None), (5, "b", None)]),
+}
+
+
+@pytest.mark.parametrize(("statement", "held"), COMMITTED.values(), ids=COMMITTED)
+def test_columns_of_a_shared_ingest_are_committed_with_its_rows(
+    evolving: tuple[Server, SharedSession], statement: str, held: list[tuple[object, ...]]
+) -> None:
+    server, session = evolving
+    before = server.rows('SELECT max(version) FROM "t$snapshots"')[0][0]
+    session.run(ADDED)
+    put(session, "s", "w", WIDER)
+    assert sorted(server.rows("SELECT * FROM t")) == [(1, "a"), (5, "b")]
+    session.run(statement)
+    assert sorted(server.rows("SELECT x, p, more FROM t")) == held
+    (done,) = server.rows(f"SELECT operation FROM \"t$snapshots\" WHERE version > {before} AND operation <> 'metadata'")
+    assert done[0].startswith("add column more")
+    server.run("INSERT INTO t VALUES (9, 'd', 'n')")
+    assert server.rows("SELECT more FROM t WHERE x = 9") == [("n",)]
+
+
+NOT_COMMITTED = {
+    "columns that others have changed": (
+        "ALTER TABLE t ADD COLUMN other INT",
+        "COMMIT WRITE 's' INTO t PARTS ('w')",
+        "columns of table",
+    ),
+    "rows that others have changed": (
+        "UPDATE t SET x = 7 WHERE p = 'a'",
+        "COMMIT WRITE 's' INTO t PARTS ('w') REPLACING WHERE p = 'a'",
+        "changed by another writer",
+    ),
+    "a second one of the name": ("SELECT 1", ADDED, "has begun already"),
+    "a part that was not stored": ("SELECT 1", "COMMIT WRITE 's' INTO t PARTS ('w', 'v')", "part 'v'"),
+}
+
+
+@pytest.mark.parametrize(("meanwhile", "statement", "message"), NOT_COMMITTED.values(), ids=NOT_COMMITTED)
+def test_columns_of_a_shared_ingest_that_is_refused_are_not_there(
+    evolving: tuple[Server, SharedSession], meanwhile: str, statement: str, message: str
+) -> None:
+    server, session = evolving
+    session.run(ADDED)
+    put(session, "s", "w", WIDER)
+    if not meanwhile.startswith("SELECT"):
+        server.run(meanwhile)
+    expected = sorted(server.rows("SELECT * FROM t"))
+    with pytest.raises(ServerError, match=message):
+        session.run(statement)
+    session.close()
+    assert sorted(server.rows("SELECT * FROM t")) == expected
+    assert not server.rows(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 't' AND column_name = 'more'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (
+            ("CREATE TABLE IF NOT EXISTS u (x BIGINT)", "BEGIN WRITE 's' INTO u ADD COLUMN y INT"),
+            "expected ALTER TABLE",
+        ),
+        (("BEGIN WRITE 's' INTO t ADD COLUMN y INT AS (x + 1)",), "expected ALTER TABLE"),
+        (("BEGIN WRITE 's' INTO t",), "expected ADD COLUMN"),
+        (("BEGIN WRITE 's' INTO t VERSION 99 ADD COLUMN y INT",), "99"),
+        (("BEGIN WRITE 's' INTO t ADD COLUMN x INT",), "'x'"),
+        (("BEGIN", "BEGIN WRITE 's' INTO t ADD COLUMN y INT"), "inside a transaction"),
+    ],
+)
+def test_a_write_that_cannot_change_columns_begins_nothing(
+    evolving: tuple[Server, SharedSession], statements: tuple[str, ...], message: str
+) -> None:
+    server, session = evolving
+    *before, last = statements
+    session.run(*before)
+    with pytest.raises(ServerError, match=message):
+        session.run(last)
+    assert sorted(server.rows("SELECT * FROM t")) == [(1, "a"), (5, "b")]

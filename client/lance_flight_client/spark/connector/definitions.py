@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
 from lance_flight.catalog.manifests.snapshot import Snapshot
+from lance_flight.engine.statements.alter_columns import AlterColumns
 from lance_flight.engine.statements.create_table import CreateTable
 from lance_flight.engine.statements.parsing import parse
 from lance_flight.engine.writes.maintenance_options import as_texts, chosen_texts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.model.arrow_types import children, storage_of
-from lance_flight.model.schema import MOMENTS
+from lance_flight.model.schema import MOMENTS, NamespaceSchema
+from lance_flight.model.schema_changes import apply_changes
 from lance_flight.model.spec import Expression
 from pyspark.sql import types as spark
 
@@ -33,7 +35,7 @@ from lance_flight_client.spark.connector.properties import (
     sorting,
 )
 from lance_flight_client.spark.connector.properties import alterations as property_changes
-from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerTable, text
+from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerEvolution, ServerTable, text
 from lance_flight_client.spark.options import NamedTable
 
 _PARTS = ("year", "month", "day", "hour")
@@ -280,6 +282,23 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> str:
             f"a change of {' and of '.join(_kinds(changes))} is a commit each; expected a statement for each of them"
         )
     return statements[0]
+
+
+def goes_with_rows(changes: Sequence[Mapping[str, Any]], partitioning: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a server commits changes of columns together with rows: not in a plain table, nor types of partition values."""
+    sources = {source for described in partitioning for source in described["columns"]}
+    retyped = {".".join(change["column"]) for change in changes if change["change"] == "type"}
+    return bool(sources) and not sources & retyped and all(change["change"] in _ACTIONS for change in changes)
+
+
+def evolved_at_server(relation: ServerTable, table: str, statement: str) -> ServerTable:
+    """Return a table of a server with the columns after an ALTER TABLE, which a write is going to make with its rows."""
+    parsed = cast("AlterColumns", parse(statement))
+    after = apply_changes(
+        NamespaceSchema.assign(relation.source), *(action.change().change for action in parsed.actions)
+    )
+    actions = statement.removeprefix(f"ALTER TABLE {table} ")
+    return replace(relation, source=after.plain, evolution=ServerEvolution(actions, relation.source))
 
 
 def list_dropped(changes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

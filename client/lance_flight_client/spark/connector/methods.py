@@ -200,6 +200,11 @@ def evolve_table(given: Arguments) -> dict[str, Any]:
         evolved = None if asked is None else relation.plan.evolved(asked)
         if evolved is not None:
             return describe_loaded(name, DirectTable(evolved), sql)
+    if isinstance(relation, ServerTable):
+        changes = definitions.with_stored_paths(given["changes"], relation.source)
+        statement = definitions.alterations(qualified_name(given), changes)
+        if definitions.goes_with_rows(changes, describe(sql, name, relation).partitioning):
+            return describe_loaded(name, definitions.evolved_at_server(relation, qualified_name(given), statement), sql)
     alter_table(given)
     return load_table(given)
 
@@ -296,13 +301,15 @@ def push_predicates(given: Arguments) -> list[str]:
 
 def condition_of(relation: Relation, predicates: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the condition that a scan is given for predicates; a branch, which takes none, is still offered those that Spark finds at run time."""
-    is_taken = relation.takes_conditions or not isinstance(relation, DirectTable)
+    is_taken = relation.takes_conditions or not isinstance(relation, DirectTable | ServerTable)
     return Conditions.over(relation.source).all_of(predicates) if is_taken else None
 
 
 def push_aggregates(given: Arguments) -> dict[str, Any] | None:
     """Return the columns of an aggregation with its rows, or with the handle of what reads them; None where Spark computes it."""
     relation, predicates = relation_of(given), given["predicates"]
+    if _is_evolved(relation):
+        return None
     aggregation = Aggregation.of(relation.source, given["aggregates"], given["keys"])
     if aggregation is None:
         return None
@@ -314,9 +321,14 @@ def push_aggregates(given: Arguments) -> dict[str, Any] | None:
     return None if aggregated is None else {"schema": schema, "handle": pickle_handle(aggregated), "partitioning": []}
 
 
+def _is_evolved(relation: Relation) -> bool:
+    """Return whether a server does not know all columns of a relation yet."""
+    return isinstance(relation, ServerTable) and relation.evolution is not None
+
+
 def push_limit(given: Arguments) -> dict[str, Any] | None:
     """Return the handle of a relation that reads as many rows as a LIMIT needs; None where there is none."""
-    relation = limit_rows(relation_of(given), given["limit"])
+    relation = None if _is_evolved(relation_of(given)) else limit_rows(relation_of(given), given["limit"])
     return None if relation is None else {"handle": pickle_handle(relation), "partitioning": []}
 
 

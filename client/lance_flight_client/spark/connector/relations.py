@@ -105,16 +105,70 @@ class _SqlRelation:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerEvolution:
+    """Changes of columns, as SQL, that a write through a server commits with its rows, and the columns that are `stored` before."""
+
+    actions: str
+    stored: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
 class ServerTable(_SqlRelation):
-    """A table of a server at one version, whose endpoints the tasks read."""
+    """A table of a server at one version, whose endpoints the tasks read; with an `evolution`, the columns are those after it."""
 
     options: ReadOptions
     source: pa.Schema
     rows: int | None
     """Rows of the whole table, where the server says it."""
+    evolution: ServerEvolution | None = None
+
+    @property
+    def takes_conditions(self) -> bool:
+        # The server does not know the columns yet.
+        return self.evolution is None
 
     def scan(self, columns: Sequence[str], condition: str | None) -> ReadPlan:
-        return reading.plan_through_server(replace(self.options, columns=tuple(columns), filter=condition))
+        if self.evolution is None:
+            return reading.plan_through_server(replace(self.options, columns=tuple(columns), filter=condition))
+        stored = self.evolution.stored.names
+        read = [name for name in columns if name in stored] or stored[:1]
+        plan = reading.plan_through_server(replace(self.options, columns=tuple(read)))
+        return EvolvedPlan(plan, pa.schema([self.source.field(name) for name in columns]))
+
+
+@dataclass(frozen=True, slots=True)
+class EvolvedPlan:
+    """A read of stored columns as those after a change: new ones are NULL, and others have wider types (`source.ReadPlan`)."""
+
+    stored: ReadPlan
+    columns: pa.Schema
+
+    @property
+    def schema(self) -> StructType:
+        return spark_schema(self.columns)
+
+    def portions(self) -> list[Portion]:
+        return [EvolvedPortion(portion, self.columns) for portion in self.stored.portions()]
+
+
+@dataclass(frozen=True, slots=True)
+class EvolvedPortion:
+    """The part of an `EvolvedPlan` for one task (`source.Portion`)."""
+
+    stored: Portion
+    columns: pa.Schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        carried = carried_schema(self.columns)
+        for batch in self.stored.batches():
+            columns = [
+                batch.column(field.name).cast(field.type)
+                if field.name in batch.schema.names
+                else pa.nulls(batch.num_rows, field.type)
+                for field in carried
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=carried)
 
 
 @dataclass(frozen=True, slots=True)

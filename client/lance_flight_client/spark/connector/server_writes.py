@@ -23,7 +23,7 @@ from lance_flight_client.errors import ServerError
 from lance_flight_client.flight import ServerAccess, ingest, raise_server_errors, statement
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.spark.connector.jvm import code_of
-from lance_flight_client.spark.connector.relations import ServerTable, text
+from lance_flight_client.spark.connector.relations import ServerEvolution, ServerTable, text
 from lance_flight_client.spark.options import NamedTable, ReadOptions
 from lance_flight_client.spark.reading import access_of
 from lance_flight_client.spark.types import match_columns
@@ -31,6 +31,8 @@ from lance_flight_client.spark.types import match_columns
 _LARGEST_BATCH = 4 << 20
 """Most bytes of a batch that is sent, unless it is one row."""
 
+
+_REMOVING = frozenset({Replaces.TABLE, Replaces.READ})
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +155,8 @@ class ServerWrite:
     replaces: Replaces = Replaces.NOTHING
     version: int | None = None
     condition: str | None = None
+    is_evolving: bool = False
+    """True if columns are committed with the rows, be there any or none."""
     is_of_new_table: bool = False
     """True if the session's transaction is making the table, and shows it."""
 
@@ -170,14 +174,31 @@ class ServerWrite:
         """Begin a write to a table or a branch of it, on top of a snapshot, in a session of its own."""
         table = relation.options.table or NamedTable("", "")
         rests_on_read = replaces in {Replaces.READ, Replaces.NOTHING_OF_READ}
-        return cls(
+        begun = cls(
             session=SharedSession.begin(relation.options),
             table=table if branch is None else table._replace(name=f"{table.name}@{branch}"),
             columns=_sent_columns(relation.source, schema),
             replaces=replaces,
             version=relation.options.snapshot if rests_on_read and snapshot is None else snapshot,
             condition=condition,
+            is_evolving=relation.evolution is not None,
         )
+        if relation.evolution is not None:
+            begun._change_columns(relation.evolution)
+        return begun
+
+    def _change_columns(self, evolution: ServerEvolution) -> None:
+        """Begin the shared ingest with a change of columns, which is committed with the rows."""
+        at = "" if self.version is None else f" VERSION {self.version}"
+        try:
+            self.session.run(f"BEGIN WRITE {text(self.name)} INTO {self._into}{at} {evolution.actions}")
+        except BaseException:
+            self.session.close()
+            raise
+
+    @property
+    def _into(self) -> str:
+        return f"{quote_name(self.table.db_schema)}.{quote_name(self.table.name)}"
 
     @classmethod
     def into_new(cls, session: SharedSession, table: NamedTable, source: pa.Schema, schema: StructType) -> ServerWrite:
@@ -205,7 +226,7 @@ class ServerWrite:
 
         `read` is the condition of those that a change of rows has read.
         """
-        if any(message.part for message in sent) or self.replaces in {Replaces.TABLE, Replaces.READ}:
+        if self.is_evolving or any(message.part for message in sent) or self.replaces in _REMOVING:
             try:
                 self.session.run(self._statement(sent, read, once))
             except ServerError as exc:
@@ -230,8 +251,7 @@ class ServerWrite:
                 replaced = f" READING{where}"
             case _:
                 replaced = f" REPLACING{where}"
-        into = f"{quote_name(self.table.db_schema)}.{quote_name(self.table.name)}"
-        return f"COMMIT WRITE {text(self.name)} INTO {into}{version} PARTS ({parts}){once}{replaced}"
+        return f"COMMIT WRITE {text(self.name)} INTO {self._into}{version} PARTS ({parts}){once}{replaced}"
 
     def abort(self) -> None:
         """Remove the rows that tasks have sent."""

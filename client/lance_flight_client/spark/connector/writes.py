@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedWrite
 from lance_flight.catalog.plain_table import table_at
+from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.engine.statements.parsing import UnpublishedTable
@@ -194,6 +195,8 @@ def begun(
             raise Unsupported(
                 "write to a table: option 'report' through a server; expected a catalog with the option 'root'"
             )
+        if relation.evolution is not None:
+            check_options(options.points, (), "write with schema evolution")
         if replaces is Replaces.NOTHING and compared:
             return _compared_at_server(relation, schema, compared)
         _check_branch(options, predicates)
@@ -220,10 +223,8 @@ def _compared_in_root(planned: PlannedWrite, compared: Sequence[Compared]) -> Pl
         return planned
     read = sorted({planned_table.object_id for plan in plans for planned_table in plan.plan_tables().planned.tables})
     evolution = planned.shared.evolution
-    if evolution is not None and snapshot.version != planned.shared.version:
-        raise Conflict(
-            f"table {oldest.table.name!r} was changed while a write with schema evolution was planned; run it again"
-        )
+    if evolution is not None:
+        _check_evolving(oldest.table, snapshot.version, planned.shared.version)
     shared = SharedWrite.begin(table, snapshot.version) if evolution is None else planned.shared
     return replace(planned, shared=shared, replaces=Replaces.NOTHING_OF_READ, read=tuple(read))
 
@@ -237,7 +238,19 @@ def _compared_at_server(relation: ServerTable, schema: StructType, compared: Seq
     oldest = min((table for table, _ in tables), key=lambda table: table.options.snapshot or 0, default=relation)
     conditions = [Conditions.over(table.source).all_of(predicates) for table, predicates in tables]
     condition = None if None in conditions else " OR ".join(f"({each})" for each in conditions if each)
+    if relation.evolution is not None:
+        _check_evolving(
+            relation.options.table or NamedTable("", ""), oldest.options.snapshot, relation.options.snapshot
+        )
+        oldest = relation
     return ServerWrite.begin(oldest, schema, Replaces.NOTHING_OF_READ, condition)
+
+
+def _check_evolving(table: NamedTable | TableName, read: int | None, version: int | None) -> None:
+    if read != version:
+        raise Conflict(
+            f"table {table.name!r} was changed while a write with schema evolution was planned; run it again"
+        )
 
 
 def _check_branch(options: TableWriteOptions, predicates: Sequence[Mapping[str, Any]]) -> None:

@@ -149,9 +149,8 @@ class SharedWrite:
             raise
         edits = combine_edits(parts)
         with namespace.discarding(snapshot, edits):
-            transaction = self._transaction(namespace, snapshot, serializable=replaces in _RESTING_ON_READS)
+            transaction = self.begin_commit(namespace, snapshot, serializable=replaces in _RESTING_ON_READS)
             transaction.once = once
-            self.age(transaction)
             if replaces is Replaces.NOTHING_OF_READ:
                 transaction.read(read)
             if replaces is Replaces.READ:
@@ -161,27 +160,29 @@ class SharedWrite:
         with namespace.changing(transaction):
             return namespace.commits.commit(transaction)
 
-    def _transaction(self, namespace: Table, snapshot: Snapshot, *, serializable: bool) -> Transaction:
+    def begin_commit(self, namespace: Table, snapshot: Snapshot, *, serializable: bool) -> Transaction:
+        """Return the transaction that makes the write visible, with its change of columns; `snapshot` shows these.
+
+        It is as old as the files of the write: its commit looks for them where they may have been vacuumed.
+        """
         if self.evolution is None:
-            return namespace.begin(snapshot, serializable=serializable)
-        evolution, table = self.evolution, require_partitions(namespace)
+            transaction = namespace.begin(snapshot, serializable=serializable)
+        else:
+            evolution, table = self.evolution, require_partitions(namespace)
 
-        def change(newest: Snapshot) -> Revision:
-            table.check_free_ids(evolution.before, evolution.after)
-            return evolution.on(table.store, newest)
+            def change(newest: Snapshot) -> Revision:
+                table.check_free_ids(evolution.before, evolution.after)
+                return evolution.on(table.store, newest)
 
-        transaction = Transaction(snapshot, serializable=serializable)
-        transaction.evolution = change
+            transaction = Transaction(snapshot, serializable=serializable)
+            transaction.evolution = change
+        transaction.began -= max(time.time() - self.began, 0)
         return transaction
 
     def remove(self, written: Iterable[TableUpdate]) -> None:
         """Delete the files of a piece of work whose rows are not wanted; others may have written into the same directories."""
         for part in written:
             self.store.child(part.place).remove_files(part.data_files)
-
-    def age(self, transaction: Transaction) -> None:
-        """Let a transaction be as old as the files of the write: it looks for them where they may have been vacuumed."""
-        transaction.began -= max(time.time() - self.began, 0)
 
     def discard(self, written: Iterable[TableUpdate]) -> None:
         """Delete the files of a write of which no commit was begun: the directories that are its own, and what is `written`."""
@@ -251,11 +252,16 @@ class SharedIngest:
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
-    def begin(cls, table: Table, version: int | None) -> SharedIngest:
-        """Return a write on top of a version of a table, or of its newest one."""
+    def begin(
+        cls, table: Table, version: int | None, evolve: Callable[[Snapshot], Evolution] | None = None
+    ) -> SharedIngest:
+        """Return a write on top of a version of a table, or of its newest one, and of a change of its columns."""
         begun = table.begin(None if version is None else table.snapshot(version))
-        lease = begun.hold or table.hold(begun.base, is_newest=False)
-        return cls(table.place, begun.base, SharedWrite.of(table, begun.base), lease)
+        lease, snapshot = begun.hold or table.hold(begun.base, is_newest=False), begun.base
+        evolution = None if evolve is None else evolve(snapshot)
+        if evolution is not None:
+            snapshot = evolution.on(table.store, snapshot).shown_on(snapshot)
+        return cls(table.place, snapshot, SharedWrite.of(table, snapshot, evolution), lease)
 
     def write(self, part: str, rows: Iterable[pa.Table], evaluate: Evaluate, check: Callable[[], None]) -> None:
         """Store the rows of a part; `InvalidInput` for one that was stored before, and nothing is left of one that fails."""
@@ -311,14 +317,25 @@ class SharedIngests:
         """True while one is there that has not ended."""
         return bool(self._ingests)
 
+    def begin(self, name: str, table: Table, version: int | None, evolve: Callable[[Snapshot], Evolution]) -> None:
+        """Begin a shared ingest of rows with the columns after a change; `InvalidInput` for the name of another one."""
+        with self._lock:
+            if name in self._ingests:
+                raise InvalidInput(f"shared ingest {name!r} has begun already; expected another name")
+            self._begin(name, table, version, evolve)
+
+    def _begin(
+        self, name: str, table: Table, version: int | None, evolve: Callable[[Snapshot], Evolution] | None = None
+    ) -> SharedIngest:
+        if len(self._ingests) >= MOST_WRITES:
+            raise LimitExceeded(f"a session has {MOST_WRITES} shared ingests; expected COMMIT WRITE of one")
+        begun = self._ingests[name] = SharedIngest.begin(table, version, evolve)
+        return begun
+
     def find(self, name: str, table: Table, version: int | None) -> SharedIngest:
         """Return the shared ingest of a name into a table, which begins on top of a version with its first part."""
         with self._lock:
-            found = self._ingests.get(name)
-            if found is None:
-                if len(self._ingests) >= MOST_WRITES:
-                    raise LimitExceeded(f"a session has {MOST_WRITES} shared ingests; expected COMMIT WRITE of one")
-                found = self._ingests[name] = SharedIngest.begin(table, version)
+            found = self._ingests.get(name) or self._begin(name, table, version)
             if found.place != table.place or version not in (None, found.snapshot.version):
                 raise InvalidInput(
                     f"shared ingest {name!r} is one into {found.place!r} at version {found.snapshot.version},"

@@ -134,10 +134,12 @@ class SqlTransaction:
             self.holds.append(table.hold(self._snapshots[place], is_newest=True))
         return self._snapshots[place]
 
-    def read_at(self, table: Table, snapshot: Snapshot, lease: SnapshotLease) -> None:
-        """Read and change a table, which was not read before, on top of an earlier snapshot: changes since then conflict."""
-        self._snapshots[table.place] = snapshot
+    def change_by(self, table: Table, inner: Transaction, lease: SnapshotLease) -> None:
+        """Read and change a table, which was not read before, by a transaction on an earlier snapshot: changes since then conflict."""
+        self.check_branch(table)
+        self._only(table.store.name)
         self.holds.append(lease)
+        self._inner, self._table = inner, table
 
     def step(self, table: Table) -> int | None:
         """Return the number of the transaction's statements that `snapshot` reflects, if it has changed the table; None otherwise."""

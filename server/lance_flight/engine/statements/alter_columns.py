@@ -6,16 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
+from lance_flight.catalog.bulk.shared_writes import Evolution
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.schema_evolution import SchemaEvolution
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef
+from lance_flight.engine.sql.references import TableRef, table_name
 from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key, read_notes
-from lance_flight.engine.statements.kinds import HistoryAlteration, Required, on
+from lance_flight.engine.statements.kinds import Changes, HistoryAlteration, Required, on
 from lance_flight.engine.writes.column_changes import (
     ColumnChange,
     ColumnChanges,
@@ -25,7 +28,7 @@ from lance_flight.engine.writes.column_changes import (
     widened_column,
 )
 from lance_flight.engine.writes.computed_columns import SqlExpression
-from lance_flight.errors import LimitExceeded
+from lance_flight.errors import LimitExceeded, Unsupported
 from lance_flight.model.schema_changes import (
     CommentOn,
     DropColumn,
@@ -253,7 +256,7 @@ class MoveColumnAction(_ColumnAction):
 class AlterColumns(HistoryAlteration):
     """ALTER TABLE t with one or several of ADD, DROP, RENAME and ALTER COLUMN, made one after the other in one commit."""
 
-    forms = (
+    forms: ClassVar[tuple[str, ...]] = (
         "ALTER TABLE t ADD COLUMN",
         "ALTER TABLE t DROP COLUMN",
         "ALTER TABLE t RENAME COLUMN",
@@ -266,11 +269,7 @@ class AlterColumns(HistoryAlteration):
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> AlterColumns:
         cursor.at -= 1 + (cursor.last == "COLUMN")
-        actions = [_action(cursor)]
-        while cursor.accept(","):
-            actions.append(_action(cursor))
-            _check_count(len(actions))
-        return cls(table, tuple(actions))
+        return cls(table, _read_actions(cursor))
 
     def also(self, name: TableName) -> Iterable[Required]:
         return on(name, Privilege.SELECT) if any(action.reads for action in self.actions) else ()
@@ -283,11 +282,61 @@ class AlterColumns(HistoryAlteration):
         return ColumnChanges(root, name, tuple(action.change() for action in self.actions), operation)
 
 
+@dataclass(frozen=True, slots=True)
+class BeginWrite(AlterColumns):
+    """BEGIN WRITE 'name' INTO t [VERSION n], and changes of columns as of ALTER TABLE: begins a shared ingest of rows with these columns.
+
+    `COMMIT WRITE` commits the columns together with the rows. Until then nobody sees them.
+    """
+
+    forms = ("BEGIN WRITE",)
+
+    name: str
+    version: int | None
+
+    @classmethod
+    def read(cls, cursor: Cursor, table: TableRef | None = None) -> BeginWrite:
+        name = cursor.string("the name of a shared ingest")
+        cursor.expect("INTO")
+        table = references.table(cursor)
+        version = cursor.number("a version") if cursor.accept("VERSION") else None
+        return cls(table, _read_actions(cursor), name, version)
+
+    @property
+    def label(self) -> str:
+        return "BeginWrite"
+
+    def run(self, changes: Changes) -> int:
+        changes.check_alone("BEGIN WRITE")
+        name = table_name(self.table)
+        asked, table = self.column_changes(changes.root, name), changes.root.table(name)
+
+        def plan(snapshot: Snapshot) -> Evolution:
+            planned = asked.plan(table, snapshot) if isinstance(table, PartitionedNamespace) else None
+            if planned is None:
+                raise Unsupported(
+                    f"BEGIN WRITE into {name.name!r}: columns of a plain table, computed ones, and types of partition values are not"
+                    " changed together with rows; expected ALTER TABLE first"
+                )
+            return planned
+
+        changes.shared().begin(self.name, table, self.version, plan)
+        return 0
+
+
 def _check_count(count: int) -> None:
     if count > MOST_ACTIONS:
         raise LimitExceeded(
             f"the statement has more than {MOST_ACTIONS:,} changes of columns; expected at most {MOST_ACTIONS:,}, and the others in the next"
         )
+
+
+def _read_actions(cursor: Cursor) -> tuple[_ColumnAction, ...]:
+    actions = [_action(cursor)]
+    while cursor.accept(","):
+        actions.append(_action(cursor))
+        _check_count(len(actions))
+    return tuple(actions)
 
 
 def _action(cursor: Cursor) -> _ColumnAction:

@@ -27,6 +27,7 @@ from lance_flight.engine.sql.tokens import insert_head
 from lance_flight.engine.statements.alter_columns import (
     AddPrimaryKey,
     AlterColumns,
+    BeginWrite,
     CommentStatement,
     DropPrimaryKey,
     SetMetadata,
@@ -120,6 +121,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Delete,
     Merge,
     Truncate,
+    BeginWrite,
     CommitWrite,
     *OPERATION_STATEMENTS,
 )

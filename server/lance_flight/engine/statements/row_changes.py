@@ -588,9 +588,9 @@ class CommitWrite(TargetChange):
             changes.check_alone("COMMIT WRITE into a table that the transaction has not made,")
         writable = WritableTable(table, transaction, policy)
         try:
-            transaction.read_at(table, ingest.snapshot, ingest.lease)
-            inner = transaction.writing(table)
-            ingest.shared.age(inner)
+            serializable = self.replaces is not Replaces.NOTHING
+            inner = ingest.shared.begin_commit(table, ingest.snapshot, serializable=serializable)
+            transaction.change_by(table, inner, ingest.lease)
             if self.once is not None:
                 inner.once = self.once(sum(part.rows for part in files))
             if self.replaces is Replaces.PARTITIONS:
