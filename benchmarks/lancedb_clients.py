@@ -18,7 +18,7 @@ from typing import Any
 import lancedb
 import numpy as np
 import pyarrow as pa
-from lance_flight.serving.load_balancer import free_ports
+from lance_flight.serving.replicas import free_ports
 
 from benchmarks import data, servers
 from benchmarks.bench import Bench

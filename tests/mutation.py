@@ -131,7 +131,7 @@ AREAS: dict[str, Area] = {
         count=25,
         modules="""
             planning/pruning.py planning/constraints.py
-            planning/calendar.py planning/enumeration.py planning/enumeration.py planning/preimages.py planning/partitions.py
+            planning/calendar.py planning/partitions.py planning/partitions.py planning/preimages.py planning/partitions.py
             planning/predicates.py model/domains.py
         """,
         tests="""
@@ -197,8 +197,8 @@ AREAS: dict[str, Area] = {
         modules="""
             engine/writes/row_changes.py engine/writes/row_changes.py engine/writes/row_changes.py
             engine/writes/row_changes.py engine/writes/writable_tables.py engine/statements/row_changes.py
-            engine/statements/row_changes.py engine/statements/insert.py catalog/commits/removals.py
-            catalog/commits/removals.py
+            engine/statements/row_changes.py engine/statements/insert.py catalog/commits/writer.py
+            catalog/commits/writer.py
         """,
         tests="""
             engine/test_merge_keys engine/test_parameters engine/test_partition_changes

@@ -19,7 +19,6 @@ SOURCES = {
 LAYERS = {
     "lance_flight.__main__": set(),
     "lance_flight.audit": {"lance_flight.errors", "lance_flight.lru_cache"},
-    "lance_flight.allocators": set(),
     "lance_flight.backend_values": set(),
     "lance_flight.connections": set(),
     "lance_flight.arrow_streams": set(),
@@ -46,7 +45,6 @@ LAYERS = {
     },
     "lance_flight.engine": {
         "lance_flight.protobuf_wire",
-        "lance_flight.allocators",
         "lance_flight.arrow_streams",
         "lance_flight.audit",
         "lance_flight.backend_values",
@@ -210,7 +208,8 @@ ENGINE = (
     "lance_flight.engine.query.names",
     "lance_flight.engine.query.optimising",
     "lance_flight.engine.query.search",
-    "lance_flight.engine.query.planning",
+    "lance_flight.engine.query.frame_planner",
+    "lance_flight.engine.query.session",
     "lance_flight.engine.query.partition_wise",
     "lance_flight.engine.query",
     "lance_flight.engine.writes",
@@ -274,10 +273,9 @@ DOORS = {
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {
         "lance_flight.engine.runtime.running_statement",
-        "lance_flight.engine.runtime.maintenance_records",
     },
     ("lance_flight.admin", "lance_flight.catalog"): {
-        "lance_flight.catalog.storage.counts",
+        "lance_flight.catalog.storage.filesystems",
     },
     ("lance_flight_client.dataset", "lance_flight.engine"): {
         "lance_flight.engine.translation.evaluation",
@@ -298,7 +296,6 @@ DOORS = {
         "lance_flight.engine.statements.parsing",
         # What a server shows of a table is its definition, and its properties are options of its maintenance.
         "lance_flight.engine.statements.create_table",
-        "lance_flight.engine.writes.maintenance_options",
         # A write through a server has the columns after an ALTER TABLE that it is going to make.
         "lance_flight.engine.statements.alter_columns",
     },

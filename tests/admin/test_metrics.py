@@ -7,9 +7,8 @@ import re
 import pytest
 from lance_flight import errors
 from lance_flight.admin.metrics import DiskSpace, Load, Metrics, Resources
-from lance_flight.catalog.storage.counts import Asked, CommitEvent, LanceRequests
-from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
-from lance_flight.engine.runtime.running_statement import StatementKind
+from lance_flight.catalog.storage.filesystems import Asked, CommitEvent, LanceRequests
+from lance_flight.engine.runtime.running_statement import MaintenanceTotals, StatementKind
 from lance_flight.file_reloading import FileState
 from prometheus_client.parser import text_string_to_metric_families
 

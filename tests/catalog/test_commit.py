@@ -12,10 +12,10 @@ import lance
 import numpy as np
 import pytest
 from lance_flight.catalog.commits.commit import _Member
-from lance_flight.catalog.commits.removals import rows_removed
 from lance_flight.catalog.commits.transaction import CommitGuard
+from lance_flight.catalog.commits.writer import rows_removed
 from lance_flight.catalog.manifests.manifest import Manifest
-from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
+from lance_flight.catalog.storage.filesystems import CommitEvent, commit_counts
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
@@ -32,7 +32,7 @@ WRITER = """
 import sys
 import pyarrow as pa
 from lance_flight.catalog.table import PartitionedNamespace
-from lance_flight.catalog.commits.removals import rows_removed
+from lance_flight.catalog.commits.writer import rows_removed
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.translation.evaluation import evaluate
 place, first, commits = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.commit import _Member
-from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.writer import drop_rows
 from lance_flight.catalog.publication import publish
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Thread
 
-from lance_flight.catalog.storage.looks import Looks, look_again, looking_since
+from lance_flight.catalog.storage.retries import Looks, look_again, looking_since
 
 
 def asked(looks: Looks, count: list[int]) -> int:

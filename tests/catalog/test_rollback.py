@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lance_flight.catalog.commits.removals import all_removed
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.writer import all_removed
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, Transaction
+from lance_flight.catalog.commits.writer import edit_of
 from lance_flight.catalog.history import steps_of
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace

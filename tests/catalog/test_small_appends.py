@@ -11,7 +11,7 @@ import pytest
 from lance import LanceOperation
 from lance_flight.catalog.manifests.manifest_rows import FREE_ROWS, Rewrite, _choose_folded
 from lance_flight.catalog.manifests.snapshot import Version
-from lance_flight.catalog.storage.data_files import Layout
+from lance_flight.catalog.storage.lance_columns import Layout
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import OFFSET_BITS
 from lance_flight.catalog.table import PartitionedNamespace

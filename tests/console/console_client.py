@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from lance_flight_client.console.access import CHANGE_HEADER
+from lance_flight_client.console.answering import CHANGE_HEADER
 
 from tests.console.conftest import Console
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lance_flight_client.console import queries
-from lance_flight_client.console.access import MOST_REQUESTS
+from lance_flight_client.console.answering import MOST_REQUESTS
 from lance_flight_client.console.server import ConsoleLimits
 
 from tests.console.browsers import expect

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from adbc_driver_flightsql import dbapi
 from lance_flight.flight.identity.passwords import hash_of
-from lance_flight_client.console.access import CHANGE_HEADER
+from lance_flight_client.console.answering import CHANGE_HEADER
 
 from tests.console.browsers import expect
 from tests.console.conftest import Console, Consoles

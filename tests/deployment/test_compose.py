@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from lance_flight import config
-from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program
+from lance_flight.serving.replicas import Front, FurtherPort, Replica, configuration, find_program
 from lance_flight_client.cli import parser
 from lance_flight_client.spark.program import parser as spark_parser
 

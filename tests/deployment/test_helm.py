@@ -17,7 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from lance_flight import config
-from lance_flight.serving.load_balancer import Front, FurtherPort, Replica, configuration, find_program, further_ports
+from lance_flight.serving.replicas import Front, FurtherPort, Replica, configuration, find_program, further_ports
 from lance_flight_client.cli import parser
 
 from tests.deployment.operator_tools import DOCKER, TOP

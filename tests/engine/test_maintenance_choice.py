@@ -29,7 +29,7 @@ from lance_flight.engine.runtime.maintainer import (
     WorkChooser,
     WorkKind,
 )
-from lance_flight.engine.runtime.maintenance_records import MOST_RECORDS, MaintenanceRecords
+from lance_flight.engine.runtime.running_statement import MOST_RECORDS, MaintenanceRecords
 from lance_flight.errors import Conflict, StorageFull
 
 from tests.catalog.aging import age, table_files

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.partition_wise import key_pruning
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.tables import table_view
 

@@ -20,7 +20,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access, Grant, GrantedTables, Privilege
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import PlanCache, Task
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.runtime.session_registry import QueryOptions, Session

@@ -7,7 +7,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.optimising import runner
 from lance_flight.engine.query.optimising.runner import join_filters
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 
 from tests.engine.database import open_engine
 

@@ -39,7 +39,6 @@ KINDS = (RowsStatement, ChangeStatement, MaintenanceStatement, SessionStatement)
 
 NAMING = {
     "lance_flight.engine.statements.create_table": {"ShowCreateTable"},  # a table LIKE another one has its definition
-    "lance_flight.engine.statements.queries": {"Query"},  # EXPLAIN is about a query, or about a change of rows
 }
 """Module → the statements of other modules that it may name, the registry aside, with the reason."""
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.planned_query import PlanCache
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.runtime.session_registry import KeptSessions, Session
 from lance_flight.errors import LanceFlightError
 

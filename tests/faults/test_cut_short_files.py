@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_flight.catalog.commits.transaction import Removal
-from lance_flight.catalog.storage.data_files import Layout, OpenFile
+from lance_flight.catalog.storage.lance_columns import Layout, OpenFile
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.catalog.tables.partitions import write_files

@@ -14,7 +14,7 @@ import grpc
 import pyarrow as pa
 import pytest
 from lance_flight.errors import Conflict, LimitExceeded, QueryFailed
-from lance_flight.flight import grpc_server, polling, wire
+from lance_flight.flight import grpc_server, wire
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.grpc_server import REUSED_CONNECTION, GrpcServer
 from lance_flight.flight.identity.authentication import Authentication
@@ -60,8 +60,8 @@ def client(backend: CannedBackend) -> Iterator[GrpcClient]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowBackend]:
     """A backend that does not plan before it is let go, under polls that do not wait for it."""
-    monkeypatch.setattr(polling, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(polling, "NEXT_SECONDS", 0.0)
+    monkeypatch.setattr(grpc_server, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(grpc_server, "NEXT_SECONDS", 0.0)
     backend = SlowBackend(updates={DDL: 3})
     yield backend
     backend.go.set()
@@ -164,7 +164,7 @@ def test_a_statement_that_is_not_polled_ends(slow: SlowBackend, monkeypatch: pyt
         client.poll(statement(SQL))
         (running,) = server._polled._running.values()
         assert not running.polls.is_gone()
-        monkeypatch.setattr(polling, "IDLE_SECONDS", 0.0)
+        monkeypatch.setattr(grpc_server, "IDLE_SECONDS", 0.0)
         assert running.polls.is_gone()
 
 
@@ -185,7 +185,7 @@ def test_answers_are_kept_within_bounds(backend: CannedBackend, monkeypatch: pyt
         client.rows(SQL)
         weight = server._polled._answered.weight
     assert weight > 0
-    monkeypatch.setattr(polling, bound, 2 * weight if bound.endswith("BYTES") else 2)
+    monkeypatch.setattr(grpc_server, bound, 2 * weight if bound.endswith("BYTES") else 2)
     with serving(backend) as server, GrpcClient.to(server.uri) as client:
         for _ in range(5):
             client.rows(SQL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from lance_flight.serving.load_balancer import free_ports
+from lance_flight.serving.replicas import free_ports
 
 from tests.flight.grpc_client import GrpcClient, statement
 from tests.hostile.capped import bounded, capped

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import lancedb
-from lance_flight.serving.load_balancer import free_ports
+from lance_flight.serving.replicas import free_ports
 from lancedb.db import DBConnection
 
 from tests.service.server_process import Server, serving

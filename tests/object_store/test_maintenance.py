@@ -16,7 +16,7 @@ from lance_flight.catalog.storage.leases import Leases, leased_snapshots, leases
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.partitions import open_at
 from lance_flight.engine.runtime.maintainer import Maintainer
-from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
+from lance_flight.engine.runtime.running_statement import MaintenanceRecords
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
 

@@ -12,9 +12,9 @@ import pytest
 from lance_flight.catalog.commits import commit as commits
 from lance_flight.catalog.manifests import manifest
 from lance_flight.catalog.roots import table_resolver
-from lance_flight.catalog.storage import formats, looks
-from lance_flight.catalog.storage.counts import StoreRequest, store_requests
-from lance_flight.catalog.storage.data_files import OpenFile
+from lance_flight.catalog.storage import formats, retries
+from lance_flight.catalog.storage.filesystems import StoreRequest, store_requests
+from lance_flight.catalog.storage.lance_columns import OpenFile
 from lance_flight.catalog.tables import partitions
 from lance_flight.errors import NotFound, SerializationFailure
 
@@ -72,8 +72,8 @@ def statements(s3: S3Server) -> Statements:
 @pytest.fixture
 def slow_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked again because this machine was slow."""
-    monkeypatch.setattr(looks, "REMEMBERED_SECONDS", 600.0)
-    for module in (looks, table_resolver):
+    monkeypatch.setattr(retries, "REMEMBERED_SECONDS", 600.0)
+    for module in (retries, table_resolver):
         monkeypatch.setattr(module, "LISTED_SECONDS", 600.0)
     monkeypatch.setattr(table_resolver, "_SHAPE_SECONDS", 600.0)
     monkeypatch.setattr(formats, "CHECK_SECONDS", 600.0)

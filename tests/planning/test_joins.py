@@ -15,9 +15,8 @@ from lance_flight.model.hashing import bucket, murmur3, murmur3_multi
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning.enumeration import Unresolved
 from lance_flight.planning.joins import Groups, NotCopartitioned, Side, match
-from lance_flight.planning.partitions import Partitions, SpecPartitions
+from lance_flight.planning.partitions import Partitions, SpecPartitions, Unresolved
 
 from tests.planning.join_cases import listed, side
 from tests.planning.planning_cases import day

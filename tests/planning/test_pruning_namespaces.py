@@ -12,8 +12,8 @@ from lance_flight.errors import SqlError
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Bucket, Day, Hour, Identity, Month, MultiBucket, Truncate, Year
-from lance_flight.planning import enumeration
 from lance_flight.planning.arrow_expression import to_arrow
+from lance_flight.planning.partitions import MAX_COMBINATIONS
 from lance_flight.planning.predicates import (
     ALWAYS,
     MAX_BRANCHES,
@@ -366,7 +366,7 @@ def test_timestamps_at_the_ends_of_int64(unit: str, value: int) -> None:
 
 def test_more_combinations_than_allowed_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lance_flight.planning.pruning.MAX_COMBINATIONS", 8)
-    assert enumeration.MAX_COMBINATIONS > 8
+    assert MAX_COMBINATIONS > 8
     parts = split(PartitionSpec(id=1, fields=(MODULO, BY_BOTH)), PAIR, PAIRS).partitions
     predicate = And((among(*range(5), term=A), among("p", "q", term=B)))
     found = pruned(parts, PAIR, predicate, evaluate)

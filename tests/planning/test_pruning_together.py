@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Expression, PartitionSpec
 from lance_flight.model.transforms import Bucket, Identity
-from lance_flight.planning.enumeration import rows_of as rows_of_points
 from lance_flight.planning.partitions import FEW_VALUES, DictionaryColumn
+from lance_flight.planning.partitions import rows_of as rows_of_points
 from lance_flight.planning.predicates import And, Column, Or
 from lance_flight.planning.pruning import Partitions, Pruning, SpecPartitions, prune
 

@@ -15,7 +15,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.serving.load_balancer import free_ports
+from lance_flight.serving.replicas import free_ports
 from pyarrow import flight
 
 from tests.documents import blocks

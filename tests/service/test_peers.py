@@ -30,7 +30,7 @@ from lance_flight.flight.protocol import flight_actions_pb2 as pb
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import GetTableTypes
 from lance_flight.serving import service
-from lance_flight.serving.load_balancer import free_ports
+from lance_flight.serving.replicas import free_ports
 from pyarrow import flight
 
 from tests.engine.waiting import until

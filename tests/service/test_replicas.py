@@ -24,9 +24,18 @@ from cryptography.hazmat.primitives import serialization
 from lance_flight.admin.health import HealthServer
 from lance_flight.config import ServerConfig
 from lance_flight.errors import InvalidInput
-from lance_flight.serving import load_balancer
-from lance_flight.serving.load_balancer import Front, Replica, configuration, find_program, free_ports, health_check
-from lance_flight.serving.replicas import replica_settings, replicas_of, siblings_of
+from lance_flight.serving import replicas
+from lance_flight.serving.replicas import (
+    Front,
+    Replica,
+    configuration,
+    find_program,
+    free_ports,
+    health_check,
+    replica_settings,
+    replicas_of,
+    siblings_of,
+)
 from pyarrow import flight
 
 from tests.engine.waiting import PATIENCE, until
@@ -304,9 +313,9 @@ def test_no_port_is_chosen_twice_or_may_be_given_to_a_connection() -> None:
 def test_no_replica_takes_a_port_that_is_meant_for_something_else(
     monkeypatch: pytest.MonkeyPatch, settings: ServerConfig, free: list[int], ports: list[int], health: list[int]
 ) -> None:
-    monkeypatch.setattr(load_balancer, "_PORTS", free)
-    monkeypatch.setattr(load_balancer.random.SystemRandom, "sample", lambda _, ports, __: ports)
-    monkeypatch.setattr(load_balancer.socket, "create_server", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(replicas, "_PORTS", free)
+    monkeypatch.setattr(replicas.random.SystemRandom, "sample", lambda _, ports, __: ports)
+    monkeypatch.setattr(replicas.socket, "create_server", lambda *_, **__: nullcontext())
     found = replicas_of(settings, 2, 7000)
     assert ([each.port for each in found], [each.health_port for each in found]) == (ports, health)
 

@@ -19,9 +19,8 @@ from lance_flight_client.cli.connecting import cancellable
 from lance_flight_client.cli.file_tables import FileTable, OptionValue
 from lance_flight_client.files.lakehouse import LakehouseTable
 from lance_flight_client.files.names import PIPE
-from lance_flight_client.files.reading import find_files
 from lance_flight_client.files.sniffing import TextOptions
-from lance_flight_client.files.sources import NO_TYPES, FileStream, open_files
+from lance_flight_client.files.sources import NO_TYPES, FileStream, find_files, open_files
 from lance_flight_client.parameters import quote_name
 from lance_flight_client.terminal import counted
 

@@ -22,8 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from lance_flight_client.adbc import Credentials
 from lance_flight_client.console import pages
-from lance_flight_client.console.access import Logins, RequestChecks
-from lance_flight_client.console.answering import Pages, absent
+from lance_flight_client.console.answering import Logins, Pages, RequestChecks, absent
 from lance_flight_client.console.partitions import readable_bytes
 from lance_flight_client.console.server import ConsoleLimits
 

@@ -19,11 +19,13 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 
 from lance_flight_client.adbc import Credentials
 from lance_flight_client.console import tables
-from lance_flight_client.console.access import CHANGE_HEADER, MOST_REQUESTS, Login
 from lance_flight_client.console.answering import (
+    CHANGE_HEADER,
     MOST_LISTED,
+    MOST_REQUESTS,
     NOT_LET_IN,
     InvalidRequest,
+    Login,
     login_of,
     no_table,
     page,

@@ -23,9 +23,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from lance_flight.admin.http import HttpResponse
-from lance_flight.catalog.storage.counts import Asked, CommitEvent, LanceRequests
-from lance_flight.engine.runtime.maintenance_records import MaintenanceTotals
-from lance_flight.engine.runtime.running_statement import Record, StatementKind
+from lance_flight.catalog.storage.filesystems import Asked, CommitEvent, LanceRequests
+from lance_flight.engine.runtime.running_statement import MaintenanceTotals, Record, StatementKind
 from lance_flight.file_reloading import FileState
 
 PREFIX = "lance_flight_"

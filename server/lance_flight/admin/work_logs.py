@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lance_flight.admin.logs import FIELDS
-from lance_flight.engine.runtime.maintenance_records import OK, MaintenanceRecord
-from lance_flight.engine.runtime.running_statement import Record, StatementKind
+from lance_flight.engine.runtime.running_statement import OK, MaintenanceRecord, Record, StatementKind
 from lance_flight.errors import InvalidInput
 
 _statements = logging.getLogger("lance_flight.statements")

@@ -28,7 +28,7 @@ from lance_flight.catalog.storage.table_versions import OPENERS
 from lance_flight.catalog.storage.whole_files import ROW_ADDRESS
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.lineage import ROW_ID_FIELD
+from lance_flight.catalog.tables.rows import ROW_ID_FIELD
 from lance_flight.catalog.tables.scan import Scan
 from lance_flight.catalog.tables.sources import PinnedTable, Source
 from lance_flight.errors import NotFound, QueryFailed, Unsupported

@@ -27,8 +27,7 @@ from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table, check_values, chosen_version
 from lance_flight.catalog.storage.lance_columns import new_schema, numbered_columns
-from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import conflicts
+from lance_flight.catalog.storage.retries import conflicts, looks
 from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, shared_session, unreadable
 from lance_flight.catalog.storage.table_versions import kept_tables
 from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name, seal_fragments

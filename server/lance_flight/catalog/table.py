@@ -64,8 +64,7 @@ from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshot
 from lance_flight.catalog.storage.retries import ADOPT, retry
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
-from lance_flight.catalog.tables.lineage import NumberOf, conform
-from lance_flight.catalog.tables.rows import in_parts
+from lance_flight.catalog.tables.rows import NumberOf, conform_with_lineage, in_parts
 from lance_flight.errors import (
     Conflict,
     Corrupt,
@@ -291,7 +290,7 @@ class Table(ABC):
             try:
                 target, defaults = snapshot.schema.plain, snapshot.schema.defaults
                 parts = in_parts(tables, target, defaults)
-                writer.write_all(conform(table, target, defaults, is_stored=is_stored) for table in parts)
+                writer.write_all(conform_with_lineage(table, target, defaults, is_stored=is_stored) for table in parts)
                 failpoint("data_written")
             except BaseException:
                 writer.cancel()

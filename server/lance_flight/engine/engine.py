@@ -16,7 +16,7 @@ from lance_flight.backend_values import Description, IfExists, TablePlace
 from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.roots.directory import NO_TABLES, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease, leases
-from lance_flight.catalog.storage.looks import listing, looking_since
+from lance_flight.catalog.storage.retries import listing, looking_since
 from lance_flight.catalog.storage.staging_area import run_with_reserve
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
@@ -32,12 +32,18 @@ from lance_flight.engine.query.planned_query import (
     split,
     tasks_of,
 )
-from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
+from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
 from lance_flight.engine.runtime.admission import NO_LIMITS, AdmissionSlot, Limits
-from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
-from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement, State, StatementKind, StatementWatch
+from lance_flight.engine.runtime.running_statement import (
+    Issuer,
+    MaintenanceRecords,
+    RunningStatement,
+    State,
+    StatementKind,
+    StatementWatch,
+)
 from lance_flight.engine.runtime.session_registry import Session, SessionRegistry
 from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 from lance_flight.engine.runtime.streams import BatchStream

@@ -1,14 +1,22 @@
-"""The partition tables of all spec versions as columns of codes, so that a rule looks at each distinct value once.
+"""The partition tables of all spec versions as columns of codes, and those that remain where the values of a field are few.
 
 Fields that several versions have are one column for all of them: a namespace that evolved is not pruned once for each.
+
+Where values are few, transforms and conditions are computed for every combination of them. This is how bucket, multi_bucket and custom expressions prune, and what makes several fields over one column prune
+together: a partition stays when all its values come from one combination.
+
+A condition is a function of partition values where every column in it is kept by an identity field, or stands in an expression that a
+field stores. It is computed once for each combination of these, so that any deterministic condition prunes, and exactly.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +24,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_flight.errors import LanceFlightError
 from lance_flight.model.arrow_types import contiguous
-from lance_flight.model.domains import Mask, plain
-from lance_flight.model.spec import PartitionField, PartitionSpec
+from lance_flight.model.domains import Domain, Mask, Ordering, plain
+from lance_flight.model.schema import NamespaceSchema
+from lance_flight.model.spec import Evaluate, Expression, PartitionField, PartitionSpec
+from lance_flight.planning.predicates import (
+    Column,
+    ComputedCondition,
+    ScalarCall,
+    ScalarExpression,
+    columns_of_expression,
+    expression_sql,
+    replace_parts,
+)
 
 FEW_VALUES = 1_000
 """So many are looked up one by one, which takes less time than to call Arrow."""
@@ -189,14 +208,275 @@ class Partitions:
 def components(spec: PartitionSpec) -> tuple[tuple[PartitionField, ...], ...]:
     """Return the fields grouped so that two fields share a source column only within a group."""
     groups: list[tuple[PartitionField, ...]] = []
-    for field in spec.fields:
-        sources = set(field.source_ids)
+    for partition_field in spec.fields:
+        sources = set(partition_field.source_ids)
         linked = [group for group in groups if any(sources & set(other.source_ids) for other in group)]
         groups = [group for group in groups if group not in linked]
-        groups.append((*(other for group in linked for other in group), field))
+        groups.append((*(other for group in linked for other in group), partition_field))
     return tuple(groups)
 
 
 def _join_chunks(columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.ChunkedArray:
     chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
     return pa.chunked_array([chunk for some in chunks for chunk in some], columns[0].type)
+
+
+MAX_COMBINATIONS = 65_536
+"""Combinations of source values that are looked at for one branch of a predicate."""
+
+
+class Unresolved(LanceFlightError):
+    """Raised by an `Evaluate`: the values are not known yet, and have been noted for later."""
+
+    code = "unresolved"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The values that one source column may have: an array without NULL, and whether NULL is one more."""
+
+    values: pa.Array
+    nulls: bool
+
+    def __len__(self) -> int:
+        return len(self.values) + self.nulls
+
+    def with_null(self) -> pa.Array:
+        """Return all of them as one array."""
+        return pa.concat_arrays([self.values, pa.nulls(1, self.values.type)]) if self.nulls else self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Domains that one alternative leaves to each source column; candidates are listed once for all fields."""
+
+    domains: Mapping[int, Domain]
+    constrained: frozenset[int]
+    _listed: dict[int, Candidates | None] = field(default_factory=dict)
+
+    def candidates(self, number: int) -> Candidates | None:
+        """Return the values of a column that has few."""
+        if number not in self._listed:
+            self._listed[number] = candidates(self.domains[number])
+        return self._listed[number]
+
+
+def candidates(domain: Domain) -> Candidates | None:
+    """Return the values of a domain that has few."""
+    keys = domain.finite()
+    if keys is None:
+        return None
+    return Candidates(_distinct(domain.order.array(keys), domain.order), domain.nulls)
+
+
+def stored_values(coded: DictionaryColumn, domain: Domain) -> Candidates:
+    """Return the values of `domain` that a column's identity field has."""
+    values = coded.values.cast(domain.order.kind)
+    known = values.filter(pa.array(domain.accepts(values)))
+    return Candidates(_distinct(known, domain.order), domain.nulls and bool(coded.is_null.any()))
+
+
+def _distinct(values: pa.Array, order: Ordering) -> pa.Array:
+    """Return `values` in a layout with `take`, with −0.0 beside 0.0.
+
+    These are equal, but an expression may tell them apart.
+    """
+    if not order.is_float:
+        return plain(values)
+    if 0 not in order.keys(values):
+        return values
+    return pa.concat_arrays([values, pa.array(np.array([-0.0], values.type.to_pandas_dtype()))])
+
+
+def combinations(sources: Mapping[int, Candidates]) -> dict[int, pa.Array]:
+    """Return every combination of the candidates, one column for each source."""
+    if len(sources) == 1:
+        return {number: some.with_null() for number, some in sources.items()}
+    sizes = [len(some) for some in sources.values()]
+    places = np.indices(sizes).reshape(len(sizes), -1)
+    return {
+        number: some.with_null().take(pa.array(index))
+        for (number, some), index in zip(sources.items(), places, strict=True)
+    }
+
+
+def count(sources: Sequence[Candidates]) -> int:
+    """Return how many combinations there are."""
+    return prod(len(some) for some in sources)
+
+
+@dataclass(slots=True)
+class Expressions:
+    """The custom expressions of all fields: `ask` notes the points of one, `answer` computes each field once."""
+
+    evaluate: Evaluate | None
+    _asked: dict[str, tuple[PartitionField, list[list[pa.Array]]]] = field(default_factory=dict)
+    _answers: dict[str, list[pa.Array] | str] = field(default_factory=dict)
+
+    def ask(self, wanted: PartitionField, columns: list[pa.Array]) -> int:
+        """Note points, and return their number among those of this field."""
+        batches = self._asked.setdefault(wanted.field_id, (wanted, []))[1]
+        batches.append(columns)
+        return len(batches) - 1
+
+    def answer(self, wanted: PartitionField, number: int) -> pa.Array | str:
+        """Return the values at the points noted as `number`, or why there are none."""
+        if wanted.field_id not in self._answers:
+            self._answers[wanted.field_id] = self._compute(*self._asked[wanted.field_id])
+        answer = self._answers[wanted.field_id]
+        return answer if isinstance(answer, str) else answer[number]
+
+    def _compute(self, wanted: PartitionField, batches: list[list[pa.Array]]) -> list[pa.Array] | str:
+        if self.evaluate is None:
+            return f"the expression of {wanted.field_id} cannot be computed here"
+        if not isinstance(wanted.rule, Expression):
+            raise TypeError(wanted.rule)
+        columns = [pa.concat_arrays(parts) for parts in zip(*batches, strict=True)]
+        try:
+            values = self.evaluate(wanted.rule.sql, columns, wanted.result_type)
+        except Unresolved:
+            return f"the values of {wanted.field_id} are not known yet"
+        except (LanceFlightError, pa.ArrowException) as exc:
+            return f"the expression of {wanted.field_id} fails: {exc}"
+        ends = np.cumsum([0, *(len(batch[0]) for batch in batches)])
+        return [values.slice(start, stop - start) for start, stop in pairwise(ends.tolist())]
+
+
+def rows_of(columns: Sequence[tuple[DictionaryColumn, pa.Array]]) -> Mask:
+    """Return the rows whose values, taken together, are those of one point.
+
+    `columns` pairs each field with its points.
+    """
+    codes = [coded.find(points) for coded, points in columns]
+    if len(codes) == 1:
+        return columns[0][0].among(codes[0])
+    known = np.logical_and.reduce([all_codes >= 0 for all_codes in codes])
+    tuples = np.unique(np.stack([all_codes[known] for all_codes in codes]), axis=1)
+    rows = np.logical_and.reduce(
+        [coded.among(all_codes) for (coded, _), all_codes in zip(columns, tuples, strict=True)]
+    )
+    if prod(len(np.unique(all_codes)) for all_codes in tuples) == tuples.shape[1]:
+        return rows  # type: ignore[no-any-return]
+    return _exactly(rows, [coded for coded, _ in columns], tuples)
+
+
+def _exactly(rows: Mask, columns: Sequence[DictionaryColumn], tuples: np.typing.NDArray[np.intp]) -> Mask:
+    """Return `rows` without those that mix the values of several points."""
+    places = np.flatnonzero(rows)
+    mine = np.zeros(len(places), np.intp)
+    theirs = np.zeros(tuples.shape[1], np.intp)
+    for coded, codes in zip(columns, tuples, strict=True):
+        both = np.concatenate([mine * (coded.null + 1) + coded.codes[places], theirs * (coded.null + 1) + codes])
+        _, numbers = np.unique(both, return_inverse=True)
+        mine, theirs = numbers[: len(places)], numbers[len(places) :]
+    kept = np.zeros(len(rows), np.bool_)
+    kept[places[np.isin(mine, theirs)]] = True
+    return kept
+
+
+MOST_COMPUTED = 100_000
+"""Most combinations of partition values that a condition is computed for."""
+
+
+@dataclass(slots=True, eq=False)
+class ComputedConditions:
+    """The conditions on computed values of one pruning, each computed once for each spec version."""
+
+    schema: NamespaceSchema
+    evaluate: Evaluate | None
+    _known: dict[tuple[int, int], Mask | str] = field(default_factory=dict)
+
+    def rows(self, condition: ComputedCondition, version: SpecPartitions) -> Mask | str:
+        """Return the partitions of a version all of whose rows fulfil a condition, where the others have none that does; or why that is not known."""
+        key = id(condition), version.spec.id
+        if key not in self._known:
+            self._known[key] = self._compute(condition, version)
+        return self._known[key]
+
+    def _compute(self, condition: ComputedCondition, version: SpecPartitions) -> Mask | str:
+        fields = dict(_stored_fields(condition, version))
+        asked = ScalarCall("not", (condition.expression,)) if condition.negated else condition.expression
+        expression = replace_parts(asked, lambda part: _column_of(part, fields))
+        used: dict[Column, tuple[PartitionField, pa.DataType]] = {}
+        for column in columns_of_expression(expression):
+            field = self._field(column, fields, version)
+            if field is None:
+                return f"v{version.spec.id} has no partition field that keeps {column}"
+            used[column] = field
+        if self.evaluate is None or not used:
+            return condition.why
+        try:
+            return self._evaluate(self.evaluate, expression, used, version)
+        except Unresolved:
+            return "its values are not known yet"
+        except (LanceFlightError, pa.ArrowException):
+            # The text of the error may hold partition values that are hidden from the reader.
+            return "it cannot be computed for the values of the partitions"
+
+    def _field(
+        self, column: Column, fields: dict[ScalarExpression, PartitionField], version: SpecPartitions
+    ) -> tuple[PartitionField, pa.DataType] | None:
+        """Return the field whose value a column is, and the type of the column."""
+        for partition_field in fields.values():
+            if column == _placeholder(partition_field):
+                return partition_field, partition_field.result_type
+        number = self.schema.source_ids.get(column.path)
+        if number is None:
+            return None
+        kind = self.schema.sources[number].field.type
+        kept = (
+            partition_field
+            for partition_field in version.spec.fields
+            if partition_field.rule.keeps_value and partition_field.source_ids == (number,)
+        )
+        # One partition value stands for both zeros, and for every NaN.
+        return next(((partition_field, kind) for partition_field in kept if not pa.types.is_floating(kind)), None)
+
+    @staticmethod
+    def _evaluate(
+        evaluate: Evaluate,
+        expression: ScalarExpression,
+        used: dict[Column, tuple[PartitionField, pa.DataType]],
+        version: SpecPartitions,
+    ) -> Mask | str:
+        coded = [
+            DictionaryColumn.of(version.values.column(partition_field.column)) for partition_field, _ in used.values()
+        ]
+        points, places = np.unique(np.stack([column.codes for column in coded]), axis=1, return_inverse=True)
+        if points.shape[1] > MOST_COMPUTED:
+            return f"the partitions have more than {MOST_COMPUTED:,} values to try"
+        columns = [
+            contiguous(_with_null(column.values).take(pa.array(codes))).cast(kind)
+            for column, codes, (_, kind) in zip(coded, points, used.values(), strict=True)
+        ]
+        names = {column: f"col{place}" for place, column in enumerate(used)}
+        values = evaluate(expression_sql(expression, names), columns, pa.bool_())
+        truths: Mask = np.equal(values.to_numpy(zero_copy_only=False), np.bool_(1))
+        return truths.take(places.reshape(-1))
+
+
+def _with_null(values: pa.Array) -> pa.Array:
+    return pa.concat_arrays([values, pa.nulls(1, values.type)])
+
+
+def _stored_fields(
+    condition: ComputedCondition, version: SpecPartitions
+) -> Iterator[tuple[ScalarExpression, PartitionField]]:
+    """Return the fields that store an expression, by the expression."""
+    stored = dict(condition.stored)
+    for partition_field in version.spec.fields:
+        # Floats are stored with one zero and one NaN.
+        if partition_field.derivation in stored and not pa.types.is_floating(partition_field.result_type):
+            yield stored[partition_field.derivation], partition_field
+
+
+def _placeholder(partition_field: PartitionField) -> Column:
+    return Column("\0", (partition_field.field_id,))
+
+
+def _column_of(part: ScalarExpression, fields: dict[ScalarExpression, PartitionField]) -> ScalarExpression | None:
+    try:
+        partition_field = fields.get(part)
+    except TypeError:
+        return None  # a literal without a hash
+    return None if partition_field is None else _placeholder(partition_field)

@@ -22,19 +22,22 @@ from lance_flight.model.spec import Evaluate, Expression, PartitionField, Partit
 from lance_flight.model.transforms import Nulls
 from lance_flight.planning.calendar import UNITS, calendar_problem, calendar_rows
 from lance_flight.planning.constraints import Aspect, Conjunct, Disjunct, NormalForm, Stated
-from lance_flight.planning.enumeration import (
+from lance_flight.planning.partitions import (
     MAX_COMBINATIONS,
     Candidates,
+    Component,
     ComputedConditions,
     Expressions,
+    Part,
+    Partitions,
     Sources,
+    SpecPartitions,
     Unresolved,
     combinations,
     count,
     rows_of,
     stored_values,
 )
-from lance_flight.planning.partitions import Component, Part, Partitions, SpecPartitions
 from lance_flight.planning.predicates import (
     ALWAYS,
     MAX_BRANCHES,

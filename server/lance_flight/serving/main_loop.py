@@ -36,13 +36,12 @@ from lance_flight.admin.http import Phase, Readiness
 from lance_flight.admin.work_logs import AuditLog, MaintenanceLog, StatementLog
 from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.commits.writer import write_memory
-from lance_flight.catalog.storage.counts import CommitEvent, commit_counts, store_requests
+from lance_flight.catalog.storage.filesystems import CommitEvent, commit_counts, store_requests
 from lance_flight.catalog.storage.formats import root_store
 from lance_flight.catalog.storage.store import Store
 from lance_flight.config import NO_PORT, ServerConfig
 from lance_flight.connections import Tls
-from lance_flight.engine.runtime.maintenance_records import WorkKind
-from lance_flight.engine.runtime.running_statement import Record, State
+from lance_flight.engine.runtime.running_statement import Record, State, WorkKind
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import look
 from lance_flight.flight.calls import TRACING

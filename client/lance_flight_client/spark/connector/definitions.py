@@ -13,7 +13,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.engine.statements.alter_columns import AlterColumns
 from lance_flight.engine.statements.create_table import CreateTable
 from lance_flight.engine.statements.parsing import parse
-from lance_flight.engine.writes.maintenance_options import as_texts, chosen_texts
+from lance_flight.engine.writes.definitions import as_texts, chosen_texts
 from lance_flight.errors import InvalidInput, Unsupported
 from lance_flight.model.arrow_types import children, storage_of
 from lance_flight.model.schema import MOMENTS, NamespaceSchema

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from lance_flight.engine.writes.maintenance_options import NAMES, RESET
+from lance_flight.engine.writes.definitions import MAINTENANCE_OPTIONS, RESET
 from lance_flight.errors import InvalidInput, Unsupported
 
 from lance_flight_client.parameters import quote_name
@@ -119,7 +119,7 @@ def of_new_table(properties: Mapping[str, str], beside: Mapping[str, str] = Mapp
     for name in sorted(properties):
         # Spark gives an option twice, once below this prefix.
         option = name.removeprefix("option.")
-        if option != name and option in {*OF_CREATION, *NAMES}:
+        if option != name and option in {*OF_CREATION, *MAINTENANCE_OPTIONS}:
             raise Unsupported(
                 f"CREATE TABLE: option {option!r}; expected TBLPROPERTIES ({text(option)} = …), or .tableProperty({text(option)}, …)"
             )
@@ -148,7 +148,7 @@ def alterations(table: str, changes: Sequence[Mapping[str, Any]]) -> Iterator[st
         elif value is not None:
             kind, stored, text_of = _read(name, value, "ALTER TABLE")
             (options if kind == "option" else notes)[stored] = text_of
-        elif name in NAMES or name.lower() in _TIMES:
+        elif name in MAINTENANCE_OPTIONS or name.lower() in _TIMES:
             options["retain" if name.lower() in _TIMES else name] = None
         else:
             notes[name] = None
@@ -179,7 +179,7 @@ def _pairs(notes: Mapping[str, str | None]) -> str:
 def _read(name: str, value: str, statement: str) -> tuple[str, str, str]:
     """Return whether a property is an `option` or a `note`, its name as one, and its value."""
     lower = name.lower()
-    if name in OF_CREATION or name in NAMES:
+    if name in OF_CREATION or name in MAINTENANCE_OPTIONS:
         return "option", name, value
     if lower in _TIMES:
         read, expected = _TIMES[lower]

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_table, encode_rows
 from lance_flight.catalog.commits.once import Once
-from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
+from lance_flight.catalog.commits.writer import all_removed, combine_edits, replace_rows
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.plain_table import table_at

@@ -36,8 +36,8 @@ from lance_flight.catalog.manifests.version_log import (
     reservation_of,
     wait_for_release,
 )
-from lance_flight.catalog.storage.counts import CommitEvent, commit_counts
 from lance_flight.catalog.storage.durability import check_kept
+from lance_flight.catalog.storage.filesystems import CommitEvent, commit_counts
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import DATA
 from lance_flight.catalog.tables import partitions

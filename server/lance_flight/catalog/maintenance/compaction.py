@@ -21,8 +21,8 @@ from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
 from lance_flight.catalog.commits.commit import has_data, is_old
-from lance_flight.catalog.commits.removals import edit_of
 from lance_flight.catalog.commits.transaction import Removal, TableUpdate, Transaction
+from lance_flight.catalog.commits.writer import edit_of
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.indexing import IndexingReport, refresh_indices, stage_without
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Pin, Snapshot

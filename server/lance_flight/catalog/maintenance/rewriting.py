@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork, Progress
 from lance_flight.catalog.bulk.shared_writes import SharedWrite, WrittenFiles
-from lance_flight.catalog.commits.removals import combine_edits, table_dropped
 from lance_flight.catalog.commits.transaction import Transaction
+from lance_flight.catalog.commits.writer import combine_edits, table_dropped
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.maintenance.verification import RewrittenTables, move_misplaced
 from lance_flight.catalog.manifests.snapshot import DERIVED_VALUES, NAMESPACE_KEY, Misplaced, PartitionTable, Snapshot

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 
 from lance_flight.catalog.bulk.pieces import BY_THREADS, PieceWork
-from lance_flight.catalog.commits.removals import all_removed, edit_of, rows_removed
-from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.commits.writer import all_removed, edit_of, partition_values, rows_removed
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import (
     DERIVED_VALUES,

@@ -36,8 +36,15 @@ from lance.fragment import DeletionFile
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.manifests.snapshot import Pin, Snapshot
-from lance_flight.catalog.storage.data_files import Layout, write_file
-from lance_flight.catalog.storage.lance_columns import chosen_numbers, least_number, numbers, walk, with_numbers
+from lance_flight.catalog.storage.lance_columns import (
+    Layout,
+    chosen_numbers,
+    least_number,
+    numbers,
+    walk,
+    with_numbers,
+    write_file,
+)
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import OFFSET_BITS, OFFSETS, sealed_deletions
 from lance_flight.errors import InvalidInput

@@ -165,7 +165,7 @@ SCHEMA_KEY = "schema"
 NAMESPACE_KEY = "lance_flight:namespace_key"
 """The key of a namespace that we write: it has the secret that names of its partitions are made with."""
 STABLE_ROW_IDS = "lance_flight:stable_row_ids"
-"""The key of a namespace whose rows keep their ids (`tables/lineage.py`), in the table metadata of its `__manifest`."""
+"""The key of a namespace whose rows keep their ids (`tables/rows.py`), in the table metadata of its `__manifest`."""
 DERIVED_VALUES = "lance_flight:derived_values"
 """The key of a namespace whose rows all lie where the derived expressions of its specs say, in the same place.
 

@@ -32,8 +32,7 @@ from lance import LanceDataset, Transaction
 from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot
 from lance_flight.catalog.storage.durability import committing, flush, hold_place, settle
-from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import COMMIT, conflicts, retry
+from lance_flight.catalog.storage.retries import COMMIT, conflicts, looks, retry
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.table_versions import LatestVersion, VersionFile
 from lance_flight.errors import (

@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceDataset
 
-from lance_flight.catalog.commits.removals import table_dropped
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, namespace_key, removed_rows
-from lance_flight.catalog.commits.writer import partition_values
+from lance_flight.catalog.commits.writer import partition_values, table_dropped
 from lance_flight.catalog.manifests.manifest_rows import NewPartitions
 from lance_flight.catalog.manifests.snapshot import FixedPin, PartitionTable, Snapshot, Version
 from lance_flight.catalog.plain_table import PlainTable

@@ -25,8 +25,7 @@ from lance import LanceDataset
 from lance_flight.catalog.manifests.manifest import BASE_FIELDS, FENCE_KEY, create_table
 from lance_flight.catalog.storage.durability import committing, flush, settle
 from lance_flight.catalog.storage.formats import FIRST, VIEW
-from lance_flight.catalog.storage.looks import looks
-from lance_flight.catalog.storage.retries import conflicts
+from lance_flight.catalog.storage.retries import conflicts, looks
 from lance_flight.catalog.storage.staging_area import private_place
 from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
 from lance_flight.catalog.storage.whole_files import PRIVATE

@@ -16,7 +16,7 @@ from lance_flight.catalog.manifests.manifest import has_lost_manifest, is_left_o
 from lance_flight.catalog.plain_table import TRANSACTIONS, PlainTable, has_lost_versions
 from lance_flight.catalog.roots.listings import NOTHING, DirectoryManifest, Listed, Listing, Path, ViewDefinition, Views
 from lance_flight.catalog.storage.formats import RootFormats
-from lance_flight.catalog.storage.looks import LISTED_SECONDS, look_again, looks
+from lance_flight.catalog.storage.retries import LISTED_SECONDS, look_again, looks
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name

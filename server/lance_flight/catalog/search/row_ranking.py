@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 from lance_flight.catalog.storage.lance_columns import number_at
 from lance_flight.catalog.storage.whole_files import OFFSET_BITS, OFFSETS, ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.indices import covered_files
-from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD, row_names
-from lance_flight.catalog.tables.rows import have_gaps, may_have_gaps
+from lance_flight.catalog.tables.rows import ROW_ID, ROW_NAME_FIELD, have_gaps, may_have_gaps, row_names
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, Scan, Search
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import PinnedTable, Source

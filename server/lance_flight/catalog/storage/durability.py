@@ -35,7 +35,7 @@ from threading import Condition, Lock
 import lance
 from lance import FragmentMetadata
 
-from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.retries import looks
 from lance_flight.catalog.storage.whole_files import (
     BRANCHES,
     PRIVATE,

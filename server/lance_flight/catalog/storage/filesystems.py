@@ -1,4 +1,4 @@
-"""Directories and object stores for listing, copying and deleting, and files that must not be there yet; Lance reaches its tables by itself.
+"""Directories and object stores for listing, copying and deleting; files that must not be there yet; and counts of requests.
 
 One set of storage options serves all: the names are those of Lance.
 
@@ -6,6 +6,8 @@ No symbolic link below a root is followed: a path that leaves the root is neithe
 so that a table that stays as it is costs a few `lstat`s. What grows with the history of a `__manifest`, and is not named
 by the version that is read, is left unexamined. A link that is put in between the examination and the read is followed:
 whoever can write below the root at that moment can as well write the data.
+
+Commits of this process are counted for monitoring, and requests to object stores, by it and by Lance. What is asked for once may be several requests, as a listing of many names is, or one that is sent again.
 """
 
 from __future__ import annotations
@@ -15,24 +17,156 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import Enum
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 import obstore
 import pyarrow as pa
 import pyarrow.fs as pafs
+from lance import LanceDataset
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.retries import RetryPolicy
 from lance_flight.catalog.storage.whole_files import BRANCHES, VERSIONS, version_names
 from lance_flight.errors import InvalidInput, OutsideRoot
 from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.model.naming import MANIFEST
+
+
+class CommitEvent(Enum):
+    """Event of a commit that is counted."""
+
+    COMMITTED = "committed"  # one `__manifest` commit, of one transaction or several
+    TRANSACTION = "transaction"  # one transaction that became visible
+    RETRY = "retry"  # another writer was first, and it was tried again
+    CONFLICT = "conflict"  # another writer was first, and the transaction failed
+
+
+class CommitCounts:
+    """Counts. Safe to share among threads.
+
+    >>> counts = CommitCounts()
+    >>> counts.add(CommitEvent.RETRY, 2)
+    >>> counts[CommitEvent.RETRY]
+    2
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[CommitEvent] = Counter()
+        self._lock = Lock()
+
+    def add(self, event: CommitEvent, times: int = 1) -> None:
+        """Add to the count of an event."""
+        with self._lock:
+            self._counts[event] += times
+
+    def __getitem__(self, event: CommitEvent) -> int:
+        return self._counts[event]
+
+
+commit_counts = CommitCounts()
+"""Those of the whole process: namespaces come and go."""
+
+
+class StoreRequest(Enum):
+    """Kind of what an object store is asked for."""
+
+    LIST = "list"
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Number of requests of a kind, of those that failed, and the seconds until their answers."""
+
+    requests: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LanceRequests:
+    """Reads and writes by Lance of open tables in a bucket, and their bytes.
+
+    Lance counts neither questions without content nor the data files of writers.
+    """
+
+    reads: int = 0
+    read_bytes: int = 0
+    writes: int = 0
+    written_bytes: int = 0
+
+
+class StoreRequests:
+    """Counts of one process. Safe to share among threads.
+
+    >>> counted = StoreRequests()
+    >>> with counted.count_request(StoreRequest.LIST):
+    ...     pass
+    >>> counted.counts[StoreRequest.LIST].requests
+    1
+    """
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(StoreRequest, Asked())
+        self._dataset: LanceDataset | None = None
+        self._lock = Lock()
+
+    @contextmanager
+    def count_request(
+        self, kind: StoreRequest, answers: tuple[type[Exception], ...] = (FileNotFoundError,)
+    ) -> Iterator[None]:
+        """Count what the block asks for; an exception that is an answer, such as that nothing is there, counts as no error."""
+        began, errors = time.perf_counter(), 1
+        try:
+            yield
+            errors = 0
+        except answers:
+            errors = 0
+            raise
+        finally:
+            took = time.perf_counter() - began
+            with self._lock:
+                before = self._counts[kind]
+                self._counts[kind] = replace(
+                    before,
+                    requests=before.requests + 1,
+                    errors=before.errors + errors,
+                    seconds=before.seconds + took,
+                )
+
+    def watch(self, dataset: LanceDataset) -> None:
+        """Take Lance's counts from this dataset: it counts for all that a session has opened in a bucket."""
+        self._dataset = dataset
+
+    @property
+    def counts(self) -> Mapping[StoreRequest, Asked]:
+        """Requests of this process itself so far, by kind."""
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def of_lance(self) -> LanceRequests:
+        """Reads and writes by Lance so far."""
+        if self._dataset is None:
+            return LanceRequests()
+        stats = self._dataset.io_stats_snapshot()
+        return LanceRequests(stats.read_iops, stats.read_bytes, stats.write_iops, stats.written_bytes)
+
+
+store_requests = StoreRequests()
+"""Those of the whole process: stores come and go."""
+
 
 T = TypeVar("T")
 

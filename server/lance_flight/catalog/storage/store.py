@@ -20,10 +20,9 @@ from lance import LanceDataset
 from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage import filesystems
-from lance_flight.catalog.storage.counts import StoreRequest, store_requests
 from lance_flight.catalog.storage.durability import moving, settle, write_file
-from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, filesystem
-from lance_flight.catalog.storage.looks import looks
+from lance_flight.catalog.storage.filesystems import LANCE_RETRIES, StoreRequest, filesystem, store_requests
+from lance_flight.catalog.storage.retries import looks
 from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name, parse_version, version_names
 from lance_flight.errors import (
     AlreadyExists,
@@ -321,7 +320,7 @@ class Store:
     def has(self, name: str, *, within: float = 0.0) -> bool:
         """Return whether a file or directory of this name lies right below this one.
 
-        What an object store said is remembered within a statement, or for `within` seconds (`looks.py`).
+        What an object store said is remembered within a statement, or for `within` seconds (`retries.py`).
         """
         if not self.is_remote:
             return _is_there(f"{self.uri}/{name}")

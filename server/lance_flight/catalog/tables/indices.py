@@ -31,7 +31,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.storage.lance_columns import number_at
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.whole_files import INDICES
-from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS
+from lance_flight.catalog.tables.rows import LINEAGE_FIELDS
 from lance_flight.errors import Corrupt, NotFound, Unsupported
 from lance_flight.model.index_kinds import (
     KINDS,

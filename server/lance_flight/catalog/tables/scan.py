@@ -20,7 +20,7 @@ from lance_flight.arrow_streams import fixed_bytes, has_open_width
 from lance_flight.catalog.storage.lance_columns import blob_arguments, field_id
 from lance_flight.catalog.storage.whole_files import ROW_ADDRESS, TABLE_NUMBER
 from lance_flight.catalog.tables.indices import has_outdated_index
-from lance_flight.catalog.tables.lineage import (
+from lance_flight.catalog.tables.rows import (
     LINEAGE,
     LINEAGE_FIELDS,
     PARTITION,

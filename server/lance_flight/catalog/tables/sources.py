@@ -33,7 +33,6 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.storage.table_versions import kept_tables, map_tables
 from lance_flight.catalog.storage.whole_files import OFFSET_BITS
 from lance_flight.catalog.tables.indices import CarriedIndices, Signature
-from lance_flight.catalog.tables.lineage import without
 from lance_flight.catalog.tables.partitions import (
     in_memory,
     open_at,
@@ -42,6 +41,7 @@ from lance_flight.catalog.tables.partitions import (
     renumber,
     under_bases,
 )
+from lance_flight.catalog.tables.rows import without
 from lance_flight.catalog.tables.schema_adapter import Filling, filling, identify_columns, partly_stored
 from lance_flight.lru_cache import VersionCache
 from lance_flight.model.file_versions import FILE_VERSIONS

@@ -39,7 +39,7 @@ from lance_flight.engine.query.optimising.optimiser import bare_columns, is_one_
 from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.join_order import read_tables
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Split
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement

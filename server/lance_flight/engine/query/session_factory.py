@@ -12,12 +12,11 @@ from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.access import Access, Privilege
 from lance_flight.engine.query.names.statement_context import Scope, StatementContext
 from lance_flight.engine.query.planned_query import Task
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.system_tables import ServerProcess, SystemTables
 from lance_flight.engine.runtime.admission import Limits
-from lance_flight.engine.runtime.maintenance_records import MaintenanceRecords
 from lance_flight.engine.runtime.memory import Memory
-from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.runtime.running_statement import MaintenanceRecords, RunningStatement
 from lance_flight.engine.runtime.session_registry import Session, SessionRegistry
 from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 from lance_flight.engine.runtime.transactions import SqlTransaction

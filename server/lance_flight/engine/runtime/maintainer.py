@@ -33,7 +33,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.leases import RootLease
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.table import Table
-from lance_flight.engine.runtime.maintenance_records import INTERNAL, OK, MaintenanceRecords, WorkKind
+from lance_flight.engine.runtime.running_statement import INTERNAL, OK, MaintenanceRecords, WorkKind
 from lance_flight.errors import Cancelled, LanceFlightError, StatementTimeout
 from lance_flight.faults import failpoint
 

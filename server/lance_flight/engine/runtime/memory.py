@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datafusion import RuntimeEnvBuilder
 
 from lance_flight import machine
-from lance_flight.allocators import release_unused
 from lance_flight.engine.runtime.admission import NO_QUOTAS, Account, Allowance, Limits
 from lance_flight.engine.runtime.running_statement import RunningStatement
+from lance_flight.engine.runtime.streams import release_unused
 from lance_flight.errors import LimitExceeded
 
 KEPT_OF_MEMORY = 4

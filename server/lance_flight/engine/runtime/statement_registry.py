@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus, PeerRequest
-from lance_flight.catalog.storage.looks import looking_since
+from lance_flight.catalog.storage.retries import looking_since
 from lance_flight.engine.runtime.admission import (
     NO_LIMITS,
     AdmissionQueue,

@@ -6,11 +6,15 @@ there is no room for other streams, the connection is closed, and nothing is lef
 
 Only a batch that is awaited can be given up from outside: DataFusion then drops what it runs, at the next point where its
 tasks yield. A thread that waits in the ordinary iterator cannot be woken.
+
+Memory that nothing uses is given back to the system as far as allocators can be asked. The C library's has what Python and Lance use, Arrow's the buffers of pyarrow; DataFusion's cannot be asked from outside, and gives
+back by itself, while it is used.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import logging
 import sys
 import threading
@@ -28,12 +32,20 @@ from typing import Any
 import pyarrow as pa
 from datafusion import RecordBatchStream
 
-from lance_flight.allocators import release_unused
 from lance_flight.connections import close_connection
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import LanceFlightError, LimitExceeded
 from lance_flight.shares import ANONYMOUS, SHARE
+
+
+def release_unused() -> None:
+    """Give back what the C library's allocator and Arrow's pool keep for later; this takes up to some hundredths of a second."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+    if trim is not None:
+        trim(0)
+    pa.default_memory_pool().release_unused()
+
 
 STREAM_BYTES = 1 << 20
 """Bytes that an open stream counts for beside its rows: a thread of gRPC's, its buffers, and a plan."""

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from lance_flight.catalog.commits.removals import drop_rows
 from lance_flight.catalog.commits.transaction import removed_rows
+from lance_flight.catalog.commits.writer import drop_rows
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
@@ -40,7 +40,7 @@ from lance_flight.engine.statements.kinds import (
     on,
 )
 from lance_flight.engine.translation.evaluation import cast, evaluate
-from lance_flight.engine.writes import definitions, maintenance_options
+from lance_flight.engine.writes import definitions
 from lance_flight.engine.writes.definitions import PartitionDef, changed_fields, partition_spec
 from lance_flight.errors import AlreadyExists, Conflict, NotFound, OutcomeUnknown, SqlError, Unsupported
 from lance_flight.model.file_versions import FILE_VERSIONS
@@ -137,7 +137,7 @@ class SetOptions(HistoryAlteration):
 
     @classmethod
     def read(cls, cursor: Cursor, table: TableRef) -> SetOptions:
-        return cls(table, maintenance_options.parse_options(read_bracketed_options(cursor)))
+        return cls(table, definitions.parse_maintenance_options(read_bracketed_options(cursor)))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         set_policy(table, self.options)

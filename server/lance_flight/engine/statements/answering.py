@@ -29,8 +29,8 @@ from lance_flight.engine.query.planned_query import (
     Task,
     tasks_of,
 )
-from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.arguments import without_vectors
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.runtime.running_statement import RunningStatement
 from lance_flight.engine.runtime.transactions import SqlTransaction

@@ -13,7 +13,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.partition_wise import division
-from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
+from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options

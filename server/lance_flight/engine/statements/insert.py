@@ -14,7 +14,7 @@ from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.access import OVERWRITING, Privilege, RowPolicy
 from lance_flight.engine.query.partition_wise import division
-from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
+from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -20,7 +20,7 @@ from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.optimising.runner import GOES_ON
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.measured_plans import MeasuredPlans
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

@@ -19,7 +19,7 @@ from lance_flight.catalog.roots.directory import Table, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.query.access import OVERWRITING, Privilege, RowPolicy
-from lance_flight.engine.query.planning.session import QuerySession, parameter_schema
+from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor

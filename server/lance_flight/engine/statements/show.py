@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import Root, Table, TableName
 from lance_flight.catalog.table import require_partitions
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.planned_query import PlannedQuery
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, columns_of_table, describe_columns
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
@@ -27,7 +27,7 @@ from lance_flight.engine.sql.references import CATALOG, TableRef, enclose, quote
 from lance_flight.engine.statements import sessions
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.statements.queries import begins_query, query_text
-from lance_flight.engine.writes import maintenance_options
+from lance_flight.engine.writes import definitions
 from lance_flight.engine.writes.change_clauses import default_text
 from lance_flight.engine.writes.definitions import show_partitioning
 from lance_flight.errors import NotFound
@@ -337,7 +337,7 @@ def definition_of(name: TableName, snapshot: Snapshot, schema: NamespaceSchema) 
     options = {"stable_row_ids": "true"} if snapshot.has_stable_row_ids else {}
     options |= {"file_version": f"'{snapshot.file_version}'"} if snapshot.file_version != NEWEST else {}
     listed = [f"{option} = {value}" for option, value in options.items()]
-    listed += [maintenance_options.as_sql(option, value) for option, value in chosen_options(snapshot).items()]
+    listed += [definitions.option_as_sql(option, value) for option, value in chosen_options(snapshot).items()]
     if listed:
         clauses.append(f"WITH ({', '.join(listed)})")
     return "\n".join(clauses)

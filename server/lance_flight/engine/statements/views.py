@@ -13,8 +13,8 @@ from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
-from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.search_target import SEARCHES
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import SYSTEM, TableRef, quote_parts, table_name

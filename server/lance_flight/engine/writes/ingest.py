@@ -36,7 +36,7 @@ from lance_flight.engine.query.access import EVERY_ROW, OVERWRITING, UNLIMITED, 
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.translation.evaluation import evaluate
-from lance_flight.engine.writes import maintenance_options
+from lance_flight.engine.writes import definitions
 from lance_flight.engine.writes.definitions import (
     PartitionDef,
     check_partitioning,
@@ -71,10 +71,10 @@ class TableProperties:
     @classmethod
     def with_maintenance(cls, options: Mapping[str, object], partitioned_by: tuple[PartitionDef, ...]) -> Self:
         """Build the properties of a new table with the options of WITH, those of its maintenance among them."""
-        policy = {name: value for name, value in options.items() if name in maintenance_options.NAMES}
+        policy = {name: value for name, value in options.items() if name in definitions.MAINTENANCE_OPTIONS}
         rest = {name: value for name, value in options.items() if name not in policy}
-        made = cls(partitioned_by=partitioned_by, policy=maintenance_options.parse_options(policy, may_reset=False))
-        return made.with_options(rest, more=f", or of its maintenance {', '.join(maintenance_options.NAMES)}")
+        made = cls(partitioned_by=partitioned_by, policy=definitions.parse_maintenance_options(policy, may_reset=False))
+        return made.with_options(rest, more=f", or of its maintenance {', '.join(definitions.MAINTENANCE_OPTIONS)}")
 
     @classmethod
     def by(cls, fields: str | None) -> Self:

@@ -24,14 +24,14 @@ from datafusion import DataFrame, Expr, LogicalPlan
 
 from lance_flight.catalog.manifests.snapshot import PartitionTable
 from lance_flight.catalog.tables import rows
-from lance_flight.catalog.tables.lineage import ROW_ORIGIN, with_origin
+from lance_flight.catalog.tables.rows import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.functions.date_spans import durations_of
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.query.names.named_tables import TARGET_ROWS
 from lance_flight.engine.query.partition_wise.key_pruning import few_keys
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.references import SYSTEM, TableRef, enclose, names, quote_parts, table
 from lance_flight.engine.translation.evaluation import cast, unsteady

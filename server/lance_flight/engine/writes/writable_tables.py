@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lance_flight.catalog.commits.removals import all_removed, combine_edits, replace_rows, rows_removed
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
+from lance_flight.catalog.commits.writer import all_removed, combine_edits, replace_rows, rows_removed
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.access import EVERY_ROW, RowPolicy

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
-from lance_flight.catalog.storage.looks import looking_since
+from lance_flight.catalog.storage.retries import looking_since
 from lance_flight.engine.functions.routines import routines
 from lance_flight.engine.query.access import Access
 from lance_flight.engine.query.tables.provider import ComputedColumn, ComputedTable, RowTable

@@ -21,7 +21,7 @@ from lance_flight import audit
 from lance_flight.catalog.history import RowsMoved, Step, steps_of
 from lance_flight.catalog.manifests.snapshot import NAMESPACE_KEY, Snapshot
 from lance_flight.catalog.roots.directory import BRANCH_SIGN, Root, Table, TableName
-from lance_flight.catalog.tables.lineage import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
+from lance_flight.catalog.tables.rows import LINEAGE_FIELDS, PARTITION_FIELD, ROW_NAME_FIELD, ROW_ORIGIN_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS
 from lance_flight.engine.compat.wrong_comparisons import DOUBLE, REAL
 from lance_flight.engine.query.access import (

@@ -36,7 +36,7 @@ from lance_flight.engine.plans.nodes import (
 )
 from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, number_columns
 from lance_flight.engine.query.partition_wise.join_order import read_tables
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.translation.evaluation import inner_context

@@ -41,7 +41,7 @@ from lance_flight.engine.query.partition_wise import lanes
 from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merge_groups
 from lance_flight.engine.query.partition_wise.join_order import read_tables
 from lance_flight.engine.query.partition_wise.lanes import Task, run
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, TableView, side_of
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import LanceFlightError

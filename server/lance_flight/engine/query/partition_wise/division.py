@@ -25,8 +25,8 @@ from lance_flight.engine.query.partition_wise.copartitioning import (
 from lance_flight.engine.query.partition_wise.join_order import RowCounts
 from lance_flight.engine.query.partition_wise.key_pruning import MOST_KEYS
 from lance_flight.engine.query.partition_wise.lanes import admission
-from lance_flight.engine.query.planning.session import QuerySession
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.provider import JoinedKeys
 from lance_flight.errors import SqlError, Unsupported
 

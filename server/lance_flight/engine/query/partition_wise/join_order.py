@@ -33,7 +33,7 @@ from lance_flight.engine.plans.nodes import (
     table_key,
 )
 from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt, select_columns
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, Rows
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.planning.pruning import Pruning

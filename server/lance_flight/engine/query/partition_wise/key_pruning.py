@@ -35,7 +35,7 @@ from lance_flight.engine.plans.nodes import (
 )
 from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt
 from lance_flight.engine.query.partition_wise.join_order import RowCounts, share
-from lance_flight.engine.query.planning.session import QuerySession
+from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.references import SYSTEM
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.planning.predicates import NEVER, Column, In, Predicate

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
-from lance_flight.catalog.tables.lineage import ROW_ID
+from lance_flight.catalog.tables.rows import ROW_ID
 from lance_flight.engine.query.search.search_target import Planner, SearchTarget
 from lance_flight.engine.sql.cursor import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize

@@ -17,7 +17,7 @@ from lance_flight.catalog.search.row_ranking import DISTANCE, SCORE
 from lance_flight.catalog.search.searching import AnySearch, VectorSearch
 from lance_flight.catalog.search.text_search import TextColumn, TextSearch
 from lance_flight.catalog.search.text_syntax import MOST_BOOST, MOST_FUZZINESS, MOST_SLOP, SYNTAXES, Mode, Node, parse
-from lance_flight.catalog.tables.lineage import ROW_ID
+from lance_flight.catalog.tables.rows import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES
 from lance_flight.engine.functions.highlights import with_highlights
 from lance_flight.engine.query.search.arguments import (

@@ -24,7 +24,7 @@ from datafusion.expr import Filter, Projection, Sort, SubqueryAlias, TableScan
 from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.tables.indices import IndexDefinition, indices_of
-from lance_flight.catalog.tables.lineage import ROW_ID
+from lance_flight.catalog.tables.rows import ROW_ID
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, BATCH_ROWS
 from lance_flight.engine.compat.sort_keys import REPEATED
 from lance_flight.engine.functions.routines import calls_of, volatile_functions

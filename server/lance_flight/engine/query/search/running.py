@@ -25,7 +25,7 @@ from lance_flight.catalog.search.searching import (
 )
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
-from lance_flight.catalog.tables.lineage import ROW_ID, ROW_NAME_FIELD
+from lance_flight.catalog.tables.rows import ROW_ID, ROW_NAME_FIELD
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, PinnedTable

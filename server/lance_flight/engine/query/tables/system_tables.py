@@ -25,8 +25,12 @@ from lance_flight.catalog.commits.writer import write_memory
 from lance_flight.engine.query.tables.measured_plans import MeasuredOperator
 from lance_flight.engine.query.tables.provider import ComputedColumn, ComputedTable, RowTable
 from lance_flight.engine.runtime.admission import QuotaUsage
-from lance_flight.engine.runtime.maintenance_records import MaintenanceRecord, MaintenanceRecords
-from lance_flight.engine.runtime.running_statement import Record, RunningStatement
+from lance_flight.engine.runtime.running_statement import (
+    MaintenanceRecord,
+    MaintenanceRecords,
+    Record,
+    RunningStatement,
+)
 from lance_flight.engine.runtime.session_registry import KnownSession, SessionRegistry
 from lance_flight.engine.runtime.statement_registry import NO_PEERS, Peers, StatementRegistry
 

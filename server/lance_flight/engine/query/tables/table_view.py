@@ -26,7 +26,7 @@ from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import indices_of
-from lance_flight.catalog.tables.lineage import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
+from lance_flight.catalog.tables.rows import PARTITION, ROW_NAME_FIELD, RowPlace, place_of
 from lance_flight.catalog.tables.sources import PinnedTable, row_counts
 from lance_flight.engine.plans.scalar_expressions import has_computed, with_stored_expressions
 from lance_flight.engine.query.tables.measured_plans import MeasuredTable

@@ -25,8 +25,12 @@ from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.literals import has_moments, with_readable_moment
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
-from lance_flight.engine.compat.recursive_queries import check_recursive_queries, with_bounded_steps
-from lance_flight.engine.compat.subqueries import SIDES, with_marked_conditions
+from lance_flight.engine.compat.subqueries import (
+    SIDES,
+    check_recursive_queries,
+    with_bounded_steps,
+    with_marked_conditions,
+)
 from lance_flight.engine.compat.wrong_comparisons import (
     compares_bits,
     may_compare_bits,

@@ -33,12 +33,12 @@ from lance_flight.engine.compat.literals import row_edits
 from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
 from lance_flight.engine.query.access import stored_name
+from lance_flight.engine.query.frame_planner import FramePlanner, PlannedViews
 from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA, InformationSchema
 from lance_flight.engine.query.names.named_tables import TABLE_CHANGES, NamedTables, TableCatalog, TableChanges
 from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.optimising.optimiser import Optimiser, QueryErrors
 from lance_flight.engine.query.optimising.runner import QueryRunner, shape_batches
-from lance_flight.engine.query.planning.frame_planner import FramePlanner, PlannedViews
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
 from lance_flight.engine.query.tables.provider import ComputedTable, JoinedKeys, Provider, Run, ScanLog
@@ -51,7 +51,7 @@ from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.engine.translation.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import LanceFlightError, NotFound, SqlError, Unsupported
 from lance_flight.model.long_texts import STATEMENTS
-from lance_flight.planning.enumeration import Unresolved
+from lance_flight.planning.partitions import Unresolved
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
 from lance_flight.shares import ANONYMOUS

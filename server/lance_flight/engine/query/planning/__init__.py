@@ -1,1 +1,0 @@
-"""From the text of a query to its plan, in a session that the statement runs in."""
