@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
@@ -15,9 +16,11 @@ from urllib.parse import quote, urlsplit
 import lance
 import pyarrow as pa
 import pytest
+from lance_flight.rest.routes import ROUTES, Route
 from lancedb.index import FTS
 from lancedb.remote.errors import HttpError
 
+from tests.documents import text_of
 from tests.engine.waiting import until
 from tests.flight.certificates import authority
 from tests.lancedb.rest_server import connect, serving_rest
@@ -40,6 +43,7 @@ grants = [
 ]
 """
 SECRET = 987_654_321
+REFUSALS = text_of("client/docs/lancedb.md", "Operations")
 VECTORS = pa.list_(pa.float32(), 2)
 EVENTS = pa.table({"tenant": ["alice", "bob"], "n": [1, SECRET], "v": pa.array([[0.0, 1.0], [1.0, 0.0]], VECTORS)})
 PEOPLE = pa.table({"id": [1, 2], "income": [SECRET, SECRET + 1], "v": pa.array([[0.0, 1.0], [1.0, 0.0]], VECTORS)})
@@ -503,9 +507,20 @@ def test_a_declared_table_is_described_to_who_has_declared_it(asked: Asked) -> N
     assert (status, json.loads(described)["version"], json.loads(described)["is_only_declared"]) == (200, 1, False)
 
 
-def test_operations_that_are_not_offered_say_so(asked: Asked, tmp_path: Path) -> None:
-    for operation in ("deregister", "multipart_write/create", "set_lsm_write_spec", "version/create"):
-        assert asked.code(f"/v1/table/events/{operation}", {}, name="owner") == (406, 0)
+REFUSED = [route for route in ROUTES if not route.is_offered]
+
+
+@pytest.mark.parametrize("route", REFUSED, ids=[route.operation for route in REFUSED])
+def test_an_operation_that_is_not_offered_says_why(asked: Asked, route: Route) -> None:
+    path = route.path.replace("{id}", "events").replace("{step}", "create")
+    status, answer = asked.ask(path, {}, name="owner")
+    said = json.loads(answer)
+    assert (status, said["code"]) == (406, 0)
+    assert re.search(rf"{route.operation} is not offered: .+; expected .+", said["error"])
+    assert f"`{route.operation}`" in REFUSALS
+
+
+def test_operations_that_there_are_not_say_so(asked: Asked) -> None:
     status, document = asked.ask("/v1/nowhere")
     assert (status, json.loads(document)["code"]) == (406, 0)
     connection = http.client.HTTPConnection(asked.host, asked.port, timeout=10)

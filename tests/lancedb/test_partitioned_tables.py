@@ -12,6 +12,7 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.namespace import RestNamespace
+from lancedb.index import BTree
 from lancedb.query import MatchQuery, PhraseQuery
 from lancedb.remote.errors import HttpError
 
@@ -77,6 +78,40 @@ def test_a_table_is_partitioned_by_the_metadata_of_its_schema(rest: tuple[Server
     version = table.version
     merged = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(ROWS.slice(20))
     assert (merged.num_updated_rows, merged.num_inserted_rows, table.version) == (10, 0, version + 1)
+
+
+def test_a_branch_is_compared_and_published(rest: tuple[Server, str]) -> None:
+    _, address = rest
+    table = connect(address).create_table("branched", ROWS.replace_schema_metadata(BY_TENANT))
+    parent, branch = table.version, table.branches.create("trial")
+    branch.delete("tenant = 'b' AND id < 10")
+    branch.add(ROWS.slice(0, 1))
+    branch.add_columns({"twice": "id * 2"})
+    branch.create_index("id", config=BTree())
+    table.add(ROWS.slice(2, 1))
+    diff = table.branches.diff("trial")
+    assert (diff["parentVersion"], diff["mainVersion"], diff["baseMoved"]) == (parent, table.version, True)
+    assert (diff["rowCountMain"], diff["rowCountBranch"], diff["branchVersion"]) == (31, 28, branch.version)
+    assert diff["addedColumns"] == [{"name": "twice", "dataType": "int64", "nullable": True}]
+    assert [index["indexName"] for index in diff["addedIndexes"]] == ["id_idx"]
+    assert (diff["removedColumns"], diff["changedColumns"], diff["removedIndexes"], diff["errors"]) == ([], [], [], [])
+    # The computed column wrote all partitions of the branch, and the main branch has changed one of them.
+    failed = table.branches.cherry_pick("trial")
+    assert (failed["status"], failed["diff"]["errors"][0]["code"], table.count_rows()) == ("failed", "rowsChanged", 31)
+    assert "was changed on the main branch as well" in failed["diff"]["errors"][0]["message"]
+    assert failed["preview"] == {"promotedColumns": ["twice"]}
+    second = table.branches.create("second")
+    second.delete("tenant = 'b'")
+    second.add(ROWS.slice(0, 3))
+    counts = table.branches.diff("second")["rowSummary"]
+    assert (counts["unchanged"], counts["newOnBase"], counts["newOnBranch"]) == (21, 0, 3)
+    assert table.branches.cherry_pick("second", dry_run=True)["status"] == "ready"
+    assert table.count_rows() == 31
+    picked = table.branches.cherry_pick("second")
+    assert (picked["status"], picked["mainVersionAfter"], table.count_rows()) == ("cherryPicked", table.version, 24)
+    for wrong in ("absent", "x; DROP TABLE branched", '"'):
+        with pytest.raises(ValueError, match="not found"):
+            table.branches.diff(wrong)
 
 
 def test_a_partitioned_table_is_walked_as_a_namespace(rest: tuple[Server, str]) -> None:

@@ -260,6 +260,7 @@ STEPS: dict[str, Step] = {
     "a tag that is absent": lambda s: (failure(lambda: s.table.checkout("absent")), [isinstance(raised(change), RuntimeError) for change in (lambda: s.table.tags.delete("absent"), lambda: s.table.tags.create("late", 10_000))]),
     "an absent version": lambda s: failure(lambda: s.table.checkout(10_000)),
     "rows of statistics": lambda s: s.table.stats()["num_rows"],
+    "no specification of LSM writes": lambda s: s.table.get_lsm_write_spec(),
     "drop an index": lambda s: (s.table.drop_index("id_idx"), sorted(each.name for each in s.table.list_indices()))[1],
     "overwrite": lambda s: (s.table.add(documents(0, 5), mode="overwrite"), s.table.count_rows())[1],
     "drop": lambda s: (s.db.drop_table("docs"), list(s.db.table_names()))[1],

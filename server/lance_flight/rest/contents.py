@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
+
 from lance_flight.engine.sql.references import quote_parts, text_literal
-from lance_flight.errors import InvalidInput, NotFound, Unsupported
+from lance_flight.errors import InvalidInput, NotFound, SerializationFailure, Unsupported
 from lance_flight.flight.backend import IfNotExists, IngestTarget
 from lance_flight.model.index_kinds import KINDS
 from lance_flight.rest.call import RestAnswer, RestCall
@@ -133,6 +136,93 @@ def delete_branch(call: RestCall) -> RestAnswer:
     if name not in {branch["name"] for branch in _branches(call)}:
         raise NotFound(f"no branch {name!r} of table {call.newest.name!r}")
     call.run(f"ALTER TABLE {call.newest.sql} DROP BRANCH {quote_parts(name)}")
+    return RestAnswer({})
+
+
+def diff_branch(call: RestCall) -> RestAnswer:
+    """Compare a branch with the main branch."""
+    return RestAnswer(_diff(call))
+
+
+def cherry_pick_branch(call: RestCall) -> RestAnswer:
+    """Publish a branch, with its rows, or tell what that would bring; a conflict is an answer."""
+    diff = _diff(call)
+    promoted = [column["name"] for column in diff["addedColumns"]]
+    said = {"status": "ready", "diff": diff, "preview": {"promotedColumns": promoted}}
+    if call.value("dry_run", bool, default=False):
+        return RestAnswer(said)
+    try:
+        call.run(f"ALTER TABLE {call.newest.sql} PUBLISH BRANCH {quote_parts(diff['fromBranch'])}")
+    except SerializationFailure as conflict:
+        error = {"code": "rowsChanged", "message": str(conflict)}
+        return RestAnswer(said | {"status": "failed", "diff": diff | {"errors": [error]}})
+    return RestAnswer(said | {"status": "cherryPicked", "mainVersionAfter": call.version(call.newest)})
+
+
+def _diff(call: RestCall) -> dict[str, Any]:
+    name, table = call.value("from_branch", str), call.newest
+    parent = {branch["name"]: branch["forked_at"] for branch in _branches(call)}.get(name)
+    if parent is None:
+        raise NotFound(f"no branch {name!r} of table {table.name!r}")
+    sides = [replace(call, json={}, known=[]), replace(call, json={"branch": name}, known=[])]
+    main, branch = (side.version() for side in sides)
+    rows = [side.rows(f"SELECT count(*) FROM {side.table.sql}").column(0)[0].as_py() for side in sides]  # noqa: S608
+    new = [_count_new(side, parent, version) for side, version in zip(sides, (main, branch), strict=True)]
+    columns = [{column.name: column for column in side.columns()} for side in sides]
+    indexes = [{index["name"]: _index_json(index) for index in _indexes(side)} for side in sides]
+    changed = [
+        {"name": column, "main": _column_json(field), "branch": _column_json(columns[1][column])}
+        for column, field in columns[0].items()
+        if column in columns[1] and _column_json(field) != _column_json(columns[1][column])
+    ]
+    return {
+        "fromBranch": name,
+        "parentVersion": parent,
+        "mainVersion": main,
+        "branchVersion": branch,
+        "baseMoved": main != parent,
+        "rowCountMain": rows[0],
+        "rowCountBranch": rows[1],
+        "rowSummary": {
+            "unchanged": rows[1] - new[1],
+            "newOnBase": new[0],
+            "newOnBranch": new[1],
+            "staleRecompute": 0,
+            "inputsChanged": 0,
+            "deltaAvailable": True,
+        },
+        "addedColumns": [_column_json(columns[1][column]) for column in columns[1] if column not in columns[0]],
+        "removedColumns": [_column_json(columns[0][column]) for column in columns[0] if column not in columns[1]],
+        "changedColumns": changed,
+        "addedIndexes": [_index_summary(indexes[1][index]) for index in indexes[1] if index not in indexes[0]],
+        "removedIndexes": [_index_summary(indexes[0][index]) for index in indexes[0] if index not in indexes[1]],
+        "errors": [],
+    }
+
+
+def _count_new(call: RestCall, parent: int, version: int) -> int:
+    """Return how many rows were written since a version, changed ones among them."""
+    changes = f"table_changes({call.target.argument}, {parent}, {version})"
+    counted: int = call.rows(f"SELECT count(*) FROM {changes} WHERE _change = 'insert'").column(0)[0].as_py()  # noqa: S608
+    return counted
+
+
+def _column_json(field: pa.Field) -> dict[str, Any]:
+    return {"name": field.name, "dataType": str(field.type), "nullable": field.nullable}
+
+
+def _index_summary(index: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "indexName": index["index_name"],
+        "columns": index["columns"],
+        "indexType": index["index_type"],
+        "status": index["status"],
+    }
+
+
+def lsm_write_spec(call: RestCall) -> RestAnswer:
+    """Answer that a table has no specification of LSM writes: none can be set."""
+    call.describe(call.newest)
     return RestAnswer({})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -25,7 +25,7 @@ class Body(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation: its path, its name in the catalog, what runs it, and the privilege of SQL that this needs.
+    """One operation: its path, its name in the catalog, what runs it, and the privilege of SQL that this needs; or why it is not offered.
 
     Bodies have to fit their `model` if that `is_strict`: LanceDB's clients send others than the catalog's for queries and tables.
     """
@@ -38,6 +38,7 @@ class Route:
     method: str = "POST"
     body: Body = Body.JSON
     is_strict: bool = True
+    refusal: str = ""
 
     @property
     def is_offered(self) -> bool:
@@ -47,7 +48,7 @@ class Route:
     def run(self, call: RestCall) -> RestAnswer:
         """Run the operation; `Unsupported` names one that is not offered."""
         if self.work is None:
-            raise Unsupported(f"{self.operation} is not offered by this server")
+            raise Unsupported(f"{self.operation} is not offered: {self.refusal}")
         if self.model is not None and self.is_strict:
             self.model.model_validate(call.json)
         return self.work(call)
@@ -55,6 +56,42 @@ class Route:
 
 _NAMESPACE, _TABLE, _VIEW = "/v1/namespace/{id}", "/v1/table/{id}", "/v1/view/{id}"
 _INDEX = _TABLE + "/index/{index_name}"
+
+_REFUSED: Mapping[str, Mapping[str, str]] = {
+    "a table is where its name says, and in the catalog as long as it is there; expected DropTable": {
+        "DeregisterTable": f"{_TABLE}/deregister"
+    },
+    "no column is computed by functions of the catalog; expected UpdateTable, or AddColumns with an expression": {
+        "AlterTableBackfillColumns": f"{_TABLE}/backfill_column"
+    },
+    "engines commit to plain tables themselves, and this server to partitioned ones; expected InsertIntoTable": {
+        "CreateTableVersion": f"{_TABLE}/version/create",
+        "BatchCreateTableVersions": "/v1/table/version/batch-create",
+        "BatchCommitTables": "/v1/table/batch-commit",
+    },
+    "versions stay as long as tags, branches and readers need them; expected VACUUM in SQL": {
+        "BatchDeleteTableVersions": f"{_TABLE}/version/delete"
+    },
+    "a write is one request, and one commit; expected InsertIntoTable with all rows": {
+        "MultipartWrite": f"{_TABLE}/multipart_write/{{step}}"
+    },
+    "rows are visible once they are written, so that none wait to be merged; expected InsertIntoTable or MergeInsertIntoTable": {
+        "SetLsmWriteSpec": f"{_TABLE}/set_lsm_write_spec",
+        "UnsetLsmWriteSpec": f"{_TABLE}/unset_lsm_write_spec",
+        "GetLsmStats": f"{_TABLE}/get_lsm_stats",
+        "FlushLsm": f"{_TABLE}/flush_lsm",
+        "CompactLsm": f"{_TABLE}/compact_lsm",
+    },
+    "its query is in words of its client alone; expected CreateView, or CREATE TABLE … AS in SQL": {
+        "CreateMaterializedView": "/v1/materialized_view/{id}/create",
+        "RefreshMaterializedView": "/v1/materialized_view/{id}/refresh",
+    },
+    "a transaction belongs to a session of Flight SQL; expected BEGIN and COMMIT there": {
+        "DescribeTransaction": "/v1/transaction/{id}/describe",
+        "AlterTransaction": "/v1/transaction/{id}/alter",
+    },
+}
+"""Operations that are not offered with their paths, by the reason and what to use."""
 
 ROUTES = (
     Route(f"{_NAMESPACE}/list", "ListNamespaces", namespaces.list_namespaces, "any", method="GET"),
@@ -166,29 +203,13 @@ ROUTES = (
     Route(f"{_VIEW}/create", "CreateView", tables.create_view, "DDL"),
     Route(f"{_VIEW}/describe", "DescribeView", tables.describe_view, "SELECT"),
     Route(f"{_VIEW}/drop", "DropView", tables.drop_view, "DDL"),
+    Route(f"{_TABLE}/branches/diff", "DiffTableBranch", contents.diff_branch, "SELECT"),
+    Route(f"{_TABLE}/branches/cherry_pick", "CherryPickTableBranch", contents.cherry_pick_branch, "DDL, SELECT"),
+    Route(f"{_TABLE}/get_lsm_write_spec", "GetLsmWriteSpec", contents.lsm_write_spec, "SELECT"),
     *(
-        Route(path, operation, None)
-        for path, operation in (
-            (f"{_TABLE}/deregister", "DeregisterTable"),
-            (f"{_TABLE}/backfill_column", "AlterTableBackfillColumns"),
-            (f"{_TABLE}/version/create", "CreateTableVersion"),
-            (f"{_TABLE}/version/delete", "BatchDeleteTableVersions"),
-            ("/v1/table/version/batch-create", "BatchCreateTableVersions"),
-            ("/v1/table/batch-commit", "BatchCommitTables"),
-            (f"{_TABLE}/branches/diff", "DiffTableBranch"),
-            (f"{_TABLE}/branches/cherry_pick", "CherryPickTableBranch"),
-            (f"{_TABLE}/multipart_write/{{step}}", "MultipartWrite"),
-            (f"{_TABLE}/set_lsm_write_spec", "SetLsmWriteSpec"),
-            (f"{_TABLE}/unset_lsm_write_spec", "UnsetLsmWriteSpec"),
-            (f"{_TABLE}/get_lsm_write_spec", "GetLsmWriteSpec"),
-            (f"{_TABLE}/get_lsm_stats", "GetLsmStats"),
-            (f"{_TABLE}/flush_lsm", "FlushLsm"),
-            (f"{_TABLE}/compact_lsm", "CompactLsm"),
-            ("/v1/materialized_view/{id}/refresh", "RefreshMaterializedView"),
-            ("/v1/materialized_view/{id}/create", "CreateMaterializedView"),
-            ("/v1/transaction/{id}/describe", "DescribeTransaction"),
-            ("/v1/transaction/{id}/alter", "AlterTransaction"),
-        )
+        Route(path, operation, None, refusal=refusal)
+        for refusal, operations in _REFUSED.items()
+        for operation, path in operations.items()
     ),
 )
 
@@ -219,7 +240,7 @@ def _operation(route: Route) -> dict[str, Any]:
     parameters.append({"name": "delimiter", "in": "query", "required": False, "schema": {"type": "string"}})
     found: dict[str, Any] = {
         "operationId": route.operation,
-        "summary": f"needs {route.privilege}" if route.is_offered else "not offered: answered with code 0, Unsupported",
+        "summary": f"needs {route.privilege}" if route.is_offered else f"not offered: {route.refusal}",
         "parameters": parameters,
         "responses": {"200": {"description": "the answer"}, "default": {"description": "ErrorResponse"}},
     }
