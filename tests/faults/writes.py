@@ -11,7 +11,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 from adbc_driver_flightsql import dbapi
-from adbc_driver_manager import Error
+from adbc_driver_manager import AdbcStatusCode, Error
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
@@ -20,6 +20,9 @@ from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.faults import POINTS
+from lance_flight_client.errors import ServerError
+from lance_flight_client.spark.connector.server_writes import SharedSession
+from lance_flight_client.spark.options import NamedTable, ReadOptions
 
 from tests.engine.database import Database
 from tests.faults.failpoints import elsewhere
@@ -165,6 +168,28 @@ def _beaten(asked: Asked, table: str) -> None:
         with elsewhere():
             PartitionedNamespace.open(Store(str(asked.root / table))).append([table_of(RIVAL)], evaluate)
         mine.end(commit=True)
+
+
+def _columns_with_rows(asked: Asked, table: str) -> None:
+    """Add a column together with rows that have it, in place of others."""
+    rows = table_of([(100, "a", 1), (101, "x", 1)]).append_column("more", pa.array([5, None], pa.int32()))
+    begin = f"BEGIN WRITE 'w' INTO {table} ADD COLUMN more INT"
+    commit = f"COMMIT WRITE 'w' INTO {table} PARTS ('p') REPLACING WHERE id % 2 = 0"
+    if isinstance(asked, Database):
+        with asked.client() as client:
+            client.run(begin)
+            client.ingest(table, rows, "append", shared="w", part="p")
+            client.run(commit)
+        return
+    session = SharedSession.begin(ReadOptions.parse({"uri": asked.uri, "table": table}))
+    try:
+        session.run(begin)
+        session.send(NamedTable("public", table), {"shared": "w", "part": "p"}, rows.schema, iter(rows.to_batches()))
+        session.run(commit)
+    except (ServerError, pa.ArrowException) as exc:
+        raise Error(f"Unavailable: {exc}", status_code=AdbcStatusCode.IO) from exc
+    finally:
+        session.close()
 
 
 def _to_the_version_before(asked: Asked, table: str) -> None:
@@ -357,6 +382,15 @@ WRITES = (
         then=START,
         layouts=(f"{AS_MADE} by p", f"{AS_MADE}, more int32 by p"),
         passes={"table_staged": 3, "manifest_written": 1, "committed": 1, "evolved": 1},
+    ),
+    Write(
+        name="add_column_with_rows",
+        run=_columns_with_rows,
+        before=START,
+        then=[*(row for row in START if row[0] % 2), (100, "a", 1), (101, "x", 1)],
+        layouts=(f"{AS_MADE} by p", f"{AS_MADE}, more int32 by p"),
+        passes=ONLY_ONCE
+        | {"rows_received": 1, "file_written": 2, "rows_removed": 6, "table_begun": 1, "table_staged": 7},
     ),
     Write(
         name="add_computed",
