@@ -439,3 +439,27 @@ def test_columns_of_rows_that_are_discarded_stay_as_they_are(place: Path) -> Non
     sql(place, "INSERT INTO t VALUES (3, 'a')")
     assert held(place) == [(1, "a"), (2, "b"), (3, "a")]
     assert all(table.dataset.schema.names == ["id", "p"] for table in stored_tables(place))
+
+
+def test_columns_that_were_staged_long_ago_and_vacuumed_are_not_committed(place: Path) -> None:
+    """Its tasks took more than a day: the versions that were staged for it are gone."""
+    write = replace(begin_evolved(place), began=time.time() - 25 * 3600)
+    parts = evolved_task(write, NEW_ROWS[0])
+    age(place, hours=25)
+    vacuum(opened(place), VacuumRules())
+    with pytest.raises(SerializationFailure, match="was vacuumed before its commit"):
+        commit(write, parts)
+    assert held(place) == [(1, "a"), (2, "b")]
+
+
+def test_columns_of_which_vacuum_has_removed_the_staged_versions_are_not_committed(place: Path) -> None:
+    """Rows of a new partition need none of these versions, and are written after they are gone."""
+    sql(place, "ALTER TABLE t ADD COLUMN n INT")
+    sql(place, "UPDATE t SET n = 1")
+    write = replace(begin_evolved(place, "ALTER COLUMN n TYPE BIGINT"), began=time.time() - 25 * 3600)
+    age(place, hours=25)
+    vacuum(opened(place), VacuumRules())
+    parts = evolved_task(write, {"id": 3, "p": "new", "n": 1 << 40})
+    with pytest.raises(SerializationFailure, match="vacuumed before their commit"):
+        commit(write, parts)
+    assert held(place) == [(1, "a"), (2, "b")]

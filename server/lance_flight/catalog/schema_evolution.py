@@ -60,7 +60,7 @@ from lance_flight.catalog.tables.schema_adapter import (
     namespace_id,
     partly_stored,
 )
-from lance_flight.errors import DataError, LanceFlightError, SchemaError, SerializationFailure, SpecError
+from lance_flight.errors import DataError, LanceFlightError, NotFound, SchemaError, SerializationFailure, SpecError
 from lance_flight.faults import failpoint
 from lance_flight.model.arrow_types import align_buffers, children, rebuilt
 from lance_flight.model.json_documents import is_json
@@ -640,6 +640,16 @@ class PlannedEvolution:
         if revision is None:
             raise AssertionError("a change of columns that changes nothing")
         return revision
+
+    def check_kept(self, root: Store) -> None:
+        """Raise `SerializationFailure` where vacuum has removed a version that was staged."""
+        for (location, _), pin in self.staged.items():
+            try:
+                partitions.open_at(root.child(location), pin)
+            except NotFound as exc:
+                raise SerializationFailure(
+                    f"columns that were staged for partition table {location!r} were vacuumed before their commit: the write began too long ago"
+                ) from exc
 
 
 def retyped_specs(snapshot: Snapshot, step: SchemaStep) -> tuple[PartitionSpec, ...]:

@@ -21,6 +21,7 @@ from typing import Protocol, Self, TypeAlias
 import pyarrow as pa
 
 from lance_flight.arrow_streams import decode_table, encode_rows
+from lance_flight.catalog.commits.commit import is_old
 from lance_flight.catalog.commits.once import Once
 from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
 from lance_flight.catalog.commits.writer import all_removed, combine_edits, replace_rows
@@ -70,6 +71,10 @@ class Evolution(Protocol):
 
     def on(self, root: Store, snapshot: Snapshot) -> Revision:
         """Return the change on a snapshot; `SerializationFailure` where its columns are others by now."""
+        ...
+
+    def check_kept(self, root: Store) -> None:
+        """Raise `SerializationFailure` where vacuum has removed what was staged for it."""
         ...
 
 
@@ -172,6 +177,8 @@ class SharedWrite:
 
             def change(newest: Snapshot) -> Revision:
                 table.check_free_ids(evolution.before, evolution.after)
+                if is_old(transaction.began):
+                    evolution.check_kept(table.store)
                 return evolution.on(table.store, newest)
 
             transaction = Transaction(snapshot, serializable=serializable)
