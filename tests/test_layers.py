@@ -337,7 +337,8 @@ LIBRARIES = {
     # Lance describes the fields of a table in messages of its own; a plan of Substrait is one.
     "google.protobuf": {
         "lance_flight.flight",
-        "lance_flight.catalog.storage.lance_columns",
+        "lance_flight.catalog.storage.whole_files",
+        "lance_flight.catalog.storage.table_versions",
         "lance_flight.engine.translation.substrait",
     },
     "adbc_driver_flightsql": {"lance_flight_client"},

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from lance import FragmentMetadata, LanceDataset, LanceOperation
 from lance.fragment import write_fragments
-from lance_flight.catalog.storage import written_versions
+from lance_flight.catalog.storage import table_versions
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.whole_files import LENGTH, locate_message, split_fields, version_name
-from lance_flight.catalog.storage.written_versions import columns_of, write_version
+from lance_flight.catalog.storage.table_versions import columns_of, write_version
+from lance_flight.catalog.storage.whole_files import LENGTH, MESSAGES, locate_message, version_name
 from lance_flight.catalog.tables.partitions import renumber
 from lance_flight.errors import Conflict, OutsideRoot
 
@@ -25,7 +25,6 @@ from tests.object_store.bucket import Bucket
 from tests.object_store.s3_server import s3_server
 
 ROWS = pa.table({"x": [1, 2], "s": ["a", None], "v": pa.array([[1.0, 2.0]] * 2, pa.list_(pa.float32(), 2))})
-MOMENT = 7
 UNIQUE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -100,8 +99,9 @@ def added(place: Path, count: int = 1) -> list[FragmentMetadata]:
 def comparable(content: bytes) -> tuple[bytes, ...]:
     """A version without what no two have in common: the id of its transaction, and the moment."""
     start, end = locate_message(content)
-    fields = [raw for number, _, raw, _ in split_fields(content[start:end]) if number != MOMENT]
-    parts = (content[: start - LENGTH.size], *fields, content[end:])
+    moment = MESSAGES.Manifest(timestamp=MESSAGES.Manifest.FromString(content[start:end]).timestamp).SerializeToString()
+    assert content[start:end].count(moment) == 1
+    parts = (content[: start - LENGTH.size], content[start:end].replace(moment, b""), content[end:])
     return tuple(UNIQUE.sub(b"", part) for part in parts)
 
 
@@ -300,10 +300,10 @@ def test_a_version_of_another_release_and_a_long_one_are_left_to_lance(
     place = tmp_path / "t"
     plain(place)
     fragments = added(place)
-    monkeypatch.setattr(written_versions, "WRITER", b"another one")
+    monkeypatch.setattr(table_versions, "WRITER", b"another one")
     assert not write_version(Store(str(place)), 1, LanceOperation.Append(fragments))
     monkeypatch.undo()
-    monkeypatch.setattr(written_versions, "LONGEST", 10)
+    monkeypatch.setattr(table_versions, "LONGEST", 10)
     assert not write_version(Store(str(place)), 1, LanceOperation.Append(fragments))
 
 

@@ -11,7 +11,7 @@ import pytest
 from lance_flight.catalog.commits.transaction import Removal
 from lance_flight.catalog.storage.lance_columns import Layout, OpenFile
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.storage.written_versions import write_version
+from lance_flight.catalog.storage.table_versions import write_version
 from lance_flight.catalog.tables.partitions import write_files
 
 from tests.faults.disks import files_up_to

@@ -14,8 +14,8 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 from lance_flight.catalog.storage import filesystems
 from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.table_versions import write_version
 from lance_flight.catalog.storage.whole_files import version_name
-from lance_flight.catalog.storage.written_versions import write_version
 
 from tests.object_store import s3_server
 from tests.object_store.bucket import Bucket

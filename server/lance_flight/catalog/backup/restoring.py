@@ -34,20 +34,18 @@ from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import RESTORING
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, Store
 from lance_flight.catalog.storage.whole_files import (
-    BYTES,
     LENGTH,
     MALFORMED,
+    MESSAGES,
     PRIVATE,
     VERSIONS,
     is_version_name,
     locate_message,
-    split_fields,
 )
 from lance_flight.errors import AlreadyExists, Conflict, Corrupt, LanceFlightError, NotFound
 from lance_flight.faults import failpoint
 from lance_flight.model.json_documents import read_json
 from lance_flight.model.naming import MANIFEST, TableName
-from lance_flight.protobuf_wire import encode_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,36 +100,21 @@ def _check(stored: StoredBackup, counter: Journal, damaged: list[str], file: Sav
     counter.add(file, is_copied=False)
 
 
-_BASE_PATHS = 18
-"""Number of `Manifest.base_paths` in Lance's table.proto."""
-_PATH = 4
-"""Number of `BasePath.path` there."""
-
-
 def with_base_paths(content: bytes, name: str, moved: Callable[[str], str]) -> bytes:
     """Return a version file in which each absolute address is what `moved` makes of it; the same bytes where none changes."""
     try:
         start, end = locate_message(content)
-        message = b"".join(_moved_fields(content[start:end], moved))
-    except (*MALFORMED, UnicodeDecodeError) as exc:
+        manifest = MESSAGES.Manifest.FromString(content[start:end])
+    except MALFORMED as exc:
         raise Corrupt(f"{name!r} is no version of a Lance table: {exc}") from exc
+    before = [base.path for base in manifest.base_paths]
+    after = [moved(path) for path in before]
+    if after == before:
+        return content
+    for base, path in zip(manifest.base_paths, after, strict=True):
+        base.path = path
+    message: bytes = manifest.SerializeToString()
     return content[: start - LENGTH.size] + LENGTH.pack(len(message)) + message + content[end:]
-
-
-def _moved_fields(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
-    for number, kind, raw, value in split_fields(message):
-        if number == _BASE_PATHS and kind == BYTES:
-            yield encode_field(_BASE_PATHS, b"".join(_moved_base(value, moved)))
-        else:
-            yield raw
-
-
-def _moved_base(message: bytes, moved: Callable[[str], str]) -> Iterator[bytes]:
-    for number, kind, raw, value in split_fields(message):
-        if number == _PATH and kind == BYTES:
-            yield encode_field(_PATH, moved(value.decode()).encode())
-        else:
-            yield raw
 
 
 JOURNAL = "restore-journal-"

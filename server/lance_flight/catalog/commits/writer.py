@@ -37,9 +37,8 @@ from lance_flight.catalog.manifests.snapshot import (
 )
 from lance_flight.catalog.storage.lance_columns import Layout, OpenFile
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.table_versions import kept_tables
+from lance_flight.catalog.storage.table_versions import columns_of, kept_tables
 from lance_flight.catalog.storage.whole_files import OFFSET_BITS, OFFSETS, ROW_ADDRESS
-from lance_flight.catalog.storage.written_versions import columns_of
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.rows import NumberOf, by_ids, keep_row_ids
 from lance_flight.catalog.tables.scan import Scan

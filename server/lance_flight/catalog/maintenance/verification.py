@@ -40,11 +40,11 @@ from lance_flight.catalog.storage.lance_columns import all_rows
 from lance_flight.catalog.storage.retries import MOVE_ROWS, conflicts, retry
 from lance_flight.catalog.storage.store import UNREADABLE, Store
 from lance_flight.catalog.storage.whole_files import (
-    BYTES,
     DATA,
     INDICES,
     LENGTH,
     MALFORMED,
+    MESSAGES,
     PRIVATE,
     ROW_ADDRESS,
     VERSIONS,
@@ -52,7 +52,6 @@ from lance_flight.catalog.storage.whole_files import (
     deletion_damage,
     index_damage,
     parse_version,
-    split_fields,
 )
 from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables import partitions
@@ -489,16 +488,9 @@ def _count(place: Store) -> int:
 
 def _operation(transaction: bytes) -> str | None:
     """Return the operation among the properties of a transaction of Lance; None where its bytes do not say it."""
-    try:
-        for _, kind, _, value in split_fields(transaction):
-            if kind != BYTES or OPERATION.encode() not in value:
-                continue
-            with suppress(*MALFORMED, UnicodeDecodeError, KeyError):
-                entry = {number: part for number, _, _, part in split_fields(value)}
-                if entry[1] == OPERATION.encode():
-                    return entry[2].decode()
-    except MALFORMED:
-        return None
+    with suppress(*MALFORMED):
+        properties = MESSAGES.Transaction.FromString(transaction).transaction_properties
+        return next((entry.value for entry in properties if entry.key == OPERATION), None)
     return None
 
 

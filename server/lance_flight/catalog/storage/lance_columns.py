@@ -30,7 +30,6 @@ from typing import Any, BinaryIO
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from lance import FragmentMetadata, LanceDataset, LanceFragment
 from lance.blob import BlobType
 from lance.file import LanceFileWriter
@@ -39,7 +38,7 @@ from lance.schema import LanceSchema
 
 from lance_flight.catalog.storage.formats import check_values, unstorable_in
 from lance_flight.catalog.storage.store import SMALL_BYTES, Store
-from lance_flight.catalog.storage.whole_files import DATA, change_fragments, seal
+from lance_flight.catalog.storage.whole_files import DATA, MESSAGES, change_fragments, seal
 from lance_flight.errors import SchemaError, Unsupported
 from lance_flight.lru_cache import LruCache
 from lance_flight.model.arrow_json import EXTENSION_NAME
@@ -320,7 +319,7 @@ def with_numbers(schema: pa.Schema, known: Mapping[Key, int], stored: pa.Schema 
     `stored` are the same fields with the metadata that the table is to keep of them, if not that of `schema`.
     """
     make, (metadata, *encoded) = LanceSchema.from_pyarrow(stored or schema).__reduce__()
-    fields = [_Field.FromString(field) for field in encoded]
+    fields = [MESSAGES.Field.FromString(field) for field in encoded]
     given: dict[int, int] = {NO_PARENT: NO_PARENT}
     for message, (mine, _) in zip(fields, walk(list(schema)), strict=True):
         given[message.id] = known[mine]
@@ -349,22 +348,6 @@ def _leaves(field: Any) -> Iterator[int]:
         yield int(field.id())
     for child in inner:
         yield from _leaves(child)
-
-
-def _field_message() -> Any:
-    """Return a message with the two members that matter; all further ones pass through it unknown, and unchanged."""
-    file = descriptor_pb2.FileDescriptorProto(name="lance_fields.proto", package="lance_flight", syntax="proto3")
-    message = file.message_type.add(name="Field")
-    for name, number in (("id", 3), ("parent_id", 4)):
-        kind = descriptor_pb2.FieldDescriptorProto.TYPE_INT32
-        label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-        message.field.add(name=name, number=number, type=kind, label=label)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("lance_flight.Field"))
-
-
-_Field = _field_message()
 
 
 KEPT_LAYOUTS, KEPT_TABLES = 256, 4

@@ -20,16 +20,19 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from lance import FragmentMetadata
-
-from lance_flight.protobuf_wire import MORE
 
 VERSIONS = "_versions"
 BRANCHES = "tree"
@@ -302,14 +305,70 @@ def _cut_short(path: Path) -> OSError:
 
 
 LENGTH = struct.Struct("<I")
-VARINT, BYTES = 0, 2
-MALFORMED = (IndexError, OverflowError, struct.error)
+MALFORMED = (IndexError, OverflowError, struct.error, DecodeError)
 """Errors of these functions for bytes that are no version of a table."""
 
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QHH4s")
-_FIXED = {1: 8, 5: 4}
-"""Wire types of fields, and the bytes of those that always have as many."""
+_DECLARATION = re.compile(r"message (\w+) \{(.*?)\}", re.DOTALL)
+_FIELD = re.compile(r"(?:(optional|repeated) )?(\w+) (\w+) = (\d+);")
+
+
+def declare_messages(declarations: str) -> SimpleNamespace:
+    """Return the classes of protobuf messages that are declared as in a .proto file; further fields pass through them unchanged."""
+    file = FileDescriptorProto(name="lance.proto", package="lance", syntax="proto3")
+    for name, body in _DECLARATION.findall(declarations):
+        message = file.message_type.add(name=name)
+        for rule, kind, called, number in _FIELD.findall(body):
+            made = message.field.add(name=called, number=int(number), label=FieldDescriptorProto.LABEL_OPTIONAL)
+            if kind.islower():
+                made.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+            else:
+                made.type, made.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".lance.{kind}"
+            if rule == "repeated":
+                made.label = FieldDescriptorProto.LABEL_REPEATED
+            elif rule == "optional":
+                made.proto3_optional, made.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{called}")
+    pool = DescriptorPool()
+    pool.Add(file)
+    names = [message.name for message in file.message_type]
+    return SimpleNamespace(**{name: GetMessageClass(pool.FindMessageTypeByName(f"lance.{name}")) for name in names})
+
+
+MESSAGES = declare_messages("""
+    message Manifest {
+      repeated bytes fields = 1; repeated bytes fragments = 2; uint64 version = 3; optional uint64 index_section = 6;
+      Timestamp timestamp = 7; uint64 reader_feature_flags = 9; uint64 writer_feature_flags = 10;
+      optional uint32 max_fragment_id = 11; string transaction_file = 12; bytes writer_version = 13; bytes data_format = 15;
+      repeated BasePath base_paths = 18; optional uint64 transaction_section = 23;
+    }
+    message Timestamp { int64 seconds = 1; int32 nanos = 2; }
+    message WriterVersion { string library = 1; string version = 2; }
+    message BasePath { string path = 4; }
+    message DataFragment {
+      uint64 id = 1; repeated DataFile files = 2; DeletionFile deletion_file = 3; uint64 physical_rows = 4;
+    }
+    message DataFile {
+      string path = 1; repeated int32 fields = 2; repeated int32 column_indices = 3; uint32 file_major_version = 4;
+      uint32 file_minor_version = 5; uint64 file_size_bytes = 6;
+    }
+    message DeletionFile { uint32 file_type = 1; uint64 read_version = 2; uint64 id = 3; uint64 num_deleted_rows = 4; }
+    message Transaction {
+      uint64 read_version = 1; string uuid = 2; repeated Property transaction_properties = 4; Append append = 100;
+      Update update = 108;
+    }
+    message Property { string key = 1; string value = 2; }
+    message Append { repeated DataFragment fragments = 1; }
+    message Update {
+      repeated uint64 removed_fragment_ids = 1; repeated DataFragment updated_fragments = 2;
+      repeated DataFragment new_fragments = 3;
+    }
+    message Field { int32 id = 3; int32 parent_id = 4; }
+""")
+"""Messages of Lance's table.proto, transaction.proto and file.proto, with the fields that are read or written here.
+
+Those that are only carried from version to version, as columns are, have the type `bytes`."""
 
 
 def locate_message(content: bytes) -> tuple[int, int]:
@@ -322,27 +381,6 @@ def locate_message(content: bytes) -> tuple[int, int]:
     return start, start + length
 
 
-def split_fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Yield the number, the wire type, all bytes and the value (of length-delimited fields) of each field of a message."""
-    at = 0
-    while at < len(message):
-        began = at
-        key, at = _varint(message, at)
-        kind, value = key & 7, b""
-        if kind == VARINT:
-            _, at = _varint(message, at)
-        elif kind == BYTES:
-            length, at = _varint(message, at)
-            value, at = message[at : at + length], at + length
-        elif kind in _FIXED:
-            at += _FIXED[kind]
-        else:
-            raise IndexError(f"a field has the wire type {kind}")
-        if at > len(message):
-            raise IndexError("a field is cut short")
-        yield key >> 3, kind, message[began:at], value
-
-
 def is_whole(content: bytes) -> bool:
     """Return whether the bytes are a version file from end to end.
 
@@ -351,17 +389,8 @@ def is_whole(content: bytes) -> bool:
     """
     try:
         start, end = locate_message(content)
-        numbers = [number for number, *_ in split_fields(content[start:end])]
+        # Zeros, which a file that was never written through reads as, are fields without a number.
+        MESSAGES.Manifest.FromString(content[start:end])
     except MALFORMED:
         return False
-    # Zeros, which a file that was never written through reads as, are fields without a number.
-    return bool(numbers) and 0 not in numbers
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, shift, at = value | (byte & ~MORE) << shift, shift + 7, at + 1
-        if not byte & MORE:
-            return value, at
+    return start < end

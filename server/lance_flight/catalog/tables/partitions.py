@@ -46,9 +46,8 @@ from lance_flight.catalog.storage.lance_columns import (
 )
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
 from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
-from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables
+from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables, write_version
 from lance_flight.catalog.storage.whole_files import BRANCHES, DATA, VERSIONS, change_fragments, seal_fragments
-from lance_flight.catalog.storage.written_versions import write_version
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure
 from lance_flight.faults import failpoint
 from lance_flight.model.file_versions import NEWEST
