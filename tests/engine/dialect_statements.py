@@ -14,6 +14,13 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT 'a' /* one text */ AS x, upper('b') FROM orders WHERE customer = 'ann'
+SELECT id, t FROM orders, LATERAL (SELECT unnest(tags) AS t) q
+SELECT id, q.t FROM orders CROSS JOIN LATERAL (SELECT unnest(tags)) AS q(t) WHERE t <> 'a'
+SELECT id, flatten([tags, ['z']]) AS f FROM orders WHERE id < 3
+SELECT octet_length('ab'::BLOB), octet_length(X'00ff'), bit_length('é'), encode('a'), decode('b'::BLOB), hex(encode('é'))
+SELECT id, rank() OVER (ORDER BY {'a': qty, 'b': customer} NULLS LAST) AS r FROM orders
+SELECT id, ifnull(day, DATE '2020-01-01') AS d, ifnull(tags, ['n']) AS t FROM orders
 SELECT TIME '9:5', TIME '10:30', TIME '10:30:15.25', '2024-01-05 10:30'::TIME
 SELECT DATE '2024/1/5', '2024/01/05'::DATE, TRY_CAST('2024/01/05' AS DATE), TRY_CAST('10' AS TIME), TIMESTAMP '2024/01/05 10:00'
 SELECT id FROM orders WHERE day = '2024/1/5' OR day IN ('2024/2/1')

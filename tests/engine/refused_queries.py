@@ -29,7 +29,45 @@ REFUSED_QUERIES = {
         ),
         refused={
             f"SELECT id FROM nested WHERE {condition}": "[unsupported] … lists or structs of 'nested' … write a IS NOT DISTINCT FROM b"
-            for condition in ("a = b", "a = [1]", "a <> b", "a < b", "a IN ([1], [2])", "s = named_struct('x', 1)")
+            for condition in ("a = b", "a = [1]", "a <> b", "a IN ([1], [2])", "s = named_struct('x', 1)")
+        },
+    ),
+    "an order of lists and structs": Refusals(
+        made=(
+            "CREATE TABLE nested (id BIGINT, a BIGINT[], b BIGINT[], s STRUCT<x BIGINT>)",
+            "INSERT INTO nested SELECT 1, [1, NULL], [1, 2], named_struct('x', 1)",
+        ),
+        refused={
+            f"SELECT {value} FROM nested": "[unsupported] which of two values of … is less … write first(a ORDER BY a)"
+            for value in (
+                *(
+                    "max(s)",
+                    "min(a)",
+                    "max(s) OVER (ORDER BY id)",
+                    "greatest(a, b)",
+                    "least(a, [1])",
+                    "max(row(id, s))",
+                ),
+                *(
+                    "a <= [1, 2]",
+                    "s > named_struct('x', 1)",
+                    "a BETWEEN [0] AND [2]",
+                    "a NOT BETWEEN [0] AND b",
+                    "[id] < [2]",
+                ),
+            )
+        },
+    ),
+    "texts side by side, and bytes in escapes": Refusals(
+        made=("CREATE TABLE of_bytes (y BLOB)",),
+        refused={
+            "SELECT 'a' 'b'": '[invalid_sql] two texts stand side by side; write || between them, or AS "a" for a name at line 1, column 12',
+            "SELECT $$a$$\n$$b$$": "two texts stand side by side",
+            r"SELECT '\x41'::BLOB": "systems read its backslash in different ways; write X'00ff' for bytes, or encode(s)",
+            r"SELECT TRY_CAST('a\b' AS VARBINARY)": "systems read its backslash in different ways",
+            r"SELECT CAST(concat('\x', '41') AS BLOB)": "systems read its backslash in different ways",
+            r"INSERT INTO of_bytes VALUES ('\x41')": "column 'y' … systems read its backslash in different ways",
+            "SELECT sum(1) OVER (ORDER BY TIME '10:00' RANGE BETWEEN INTERVAL '1 hour' PRECEDING AND CURRENT ROW)": "RANGE with a distance is not offered for keys of TIME(9)",
         },
     ),
     "what is not SQL": Refusals(

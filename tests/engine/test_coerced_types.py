@@ -1,4 +1,4 @@
-"""Queries whose branches have different types: rows, schemas and stored values have the common one."""
+"""Queries whose branches have different types, and columns of types that CREATE TABLE has no name for: they answer as the named ones do."""
 
 from __future__ import annotations
 
@@ -123,3 +123,117 @@ def test_changes_store_the_common_type(
 def test_a_recursive_query_of_one_type_runs(database: Database) -> None:
     sql = "WITH RECURSIVE c(n, x) AS (SELECT 1, 1.0 UNION ALL SELECT n + 1, x + 0.5 FROM c WHERE n < ?) SELECT x FROM c"
     assert database.rows(sql, [3]) == [(1.0,), (1.5,), (2.0,)]
+
+
+MOMENTS_OF_DAY = [dt.time(1, 2, 3), None, dt.time(12)]
+# Family of types → values, the type that SQL has, and others of Arrow.
+UNUSUAL: dict[str, tuple[list[Any], pa.DataType, list[pa.DataType]]] = {
+    "c": (MOMENTS_OF_DAY, pa.time64("ns"), [pa.time64("us"), pa.time32("ms"), pa.time32("s")]),
+    "y": ([b"aa", None, b"zz"], pa.binary(), [pa.large_binary(), pa.binary(2)]),
+    "u": ([3, None, 100], pa.int64(), [pa.uint64(), pa.uint8()]),
+    "l": ([[1, 2], None, [3, 4]], pa.list_(pa.int64()), [pa.list_(pa.int64(), 2), pa.large_list(pa.int64())]),
+    "d": ([DAY, None, OTHER_DAY], pa.date32(), [pa.date64()]),
+    "h": ([1.5, None, 2.5], pa.float32(), [pa.float16()]),
+}
+# Expressions over a column `c`, of which `first` is one of the type that SQL has.
+OF_UNUSUAL = {
+    "c": (
+        *(
+            "c = TIME '12:00:00'",
+            "c < TIME '01:02:03.0000001'",
+            "c IN (TIME '12:00:00', TIME '01:00:00')",
+            "c = '12:00:00'",
+        ),
+        *(
+            "c BETWEEN TIME '01:00:00' AND TIME '02:00:00'",
+            "coalesce(c, TIME '12:00:00')",
+            "greatest(c, first)",
+            "c = first",
+        ),
+        *("CASE WHEN k = 1 THEN TIME '10:00:00' ELSE c END", "[c, TIME '12:00:00']", "nvl(c, TIME '00:00:00')"),
+        *("rank() OVER (ORDER BY c)", "count(*) OVER (ORDER BY c DESC RANGE UNBOUNDED PRECEDING)", "nullif(c, first)"),
+    ),
+    "y": (
+        *("octet_length(c)", "bit_length(c)", "len(c)", "hex(c)", "sha1(c)", "coalesce(c, X'00')", "[c, X'00', first]"),
+        *(
+            "c = first",
+            "ifnull(c, X'ff')",
+            "sum(k) OVER (ORDER BY c)",
+            "encode(c)",
+            "CASE WHEN k = 1 THEN X'00' ELSE c END",
+        ),
+    ),
+    "u": (
+        *("c / 2", "7 / c", "c / 2 = 1", "c / (k + 1)", "printf('%d', c)", "format('{}', c)"),
+        *("nvl(c, 5)", "sum(c) OVER () / 2", "c / 2::BIGINT UNSIGNED"),
+    ),
+    "l": ("list_sum(c)", "list_avg(c)", "list_max(c)", "c::VARCHAR", "array_to_string(c, ',')", "nvl(c, [7, 8])"),
+    "d": ("c::VARCHAR", "concat(c, '!')", "nvl(c, DATE '2000-01-01')"),
+    "h": ("c::INT", "nvl(c, 0.5)"),
+}
+
+
+@pytest.fixture(scope="module")
+def unusual(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    database = Database(tmp_path_factory.mktemp("unusual"))
+    columns: dict[str, pa.Array] = {"k": pa.array([0, 1, 2])}
+    for name, (values, named, others) in UNUSUAL.items():
+        columns |= {f"{name}{at}": pa.array(values, kind) for at, kind in enumerate([named, *others])}
+    database.ingest("t", pa.table(columns))
+    return database
+
+
+@pytest.mark.parametrize(("family", "expression"), [(name, each) for name in OF_UNUSUAL for each in OF_UNUSUAL[name]])
+def test_types_that_sql_has_no_name_for_answer_as_those_that_it_has(
+    unusual: Database, family: str, expression: str
+) -> None:
+    def answer(at: int) -> list[tuple[Any, ...]]:
+        source = f"(SELECT k, {family}{at} AS c, {family}0 AS first FROM t) AS q"
+        return unusual.rows(f"SELECT k, {expression} FROM {source} ORDER BY k")
+
+    assert [answer(at) for at in range(1, len(UNUSUAL[family][2]) + 1)] == [answer(0)] * len(UNUSUAL[family][2])
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        *((f"c{at}", "(TIME '10:00:00'), ('11:00:00')") for at in range(4)),
+        *((f"y{at}", "('aa'::BLOB), ('bb')") for at in range(2)),
+        *((f"d{at}", "(DATE '2024-01-01'), ('2024-01-02')") for at in range(2)),
+    ],
+)
+def test_texts_beside_typed_values_are_stored_in_any_type(unusual: Database, column: str, values: str) -> None:
+    kind = unusual.query(f"SELECT {column} FROM t").schema.field(0).type
+    table = f"of_{column}"
+    unusual.ingest(table, pa.table({column: pa.array([], kind)}))
+    assert unusual.run(f"INSERT INTO {table} VALUES {values}") == 2
+    found = unusual.query(f"SELECT {column} FROM {table} ORDER BY 1")
+    assert found.schema.field(0).type == kind
+    written = {"c": [dt.time(10), dt.time(11)], "y": [b"aa", b"bb"], "d": [DAY, OTHER_DAY]}
+    assert found[column].to_pylist() == written[column[0]]
+
+
+def test_a_written_time_prunes_by_columns_of_any_unit(unusual: Database) -> None:
+    unusual.ingest(
+        "timed", pa.table({"k": [1, 2], "c": pa.array([dt.time(1), dt.time(2)], pa.time64("us"))}), partition_by="c"
+    )
+    plan = str(unusual.query("EXPLAIN SELECT k FROM timed WHERE c = TIME '02:00:00'").to_pylist())
+    assert "partitions: 1 / 2" in plan
+    assert unusual.rows("SELECT k FROM timed WHERE c = TIME '02:00:00'") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "row_number() OVER (ORDER BY k)",
+        "rank() OVER w",
+        "ntile(2) OVER (ORDER BY k)",
+        "array_length([1, k])",
+        "cardinality([k])",
+    ],
+)
+def test_numbers_of_rows_and_elements_are_bigint(unusual: Database, call: str) -> None:
+    window = " WINDOW w AS (ORDER BY k)" * ("OVER w" in call)
+    found = unusual.query(f"SELECT ({call}) AS n, ({call}) / 2 AS half FROM t{window}")
+    assert found.schema.types == [pa.int64(), pa.int64()]
+    assert [row["half"] for row in found.to_pylist()] == [row["n"] // 2 for row in found.to_pylist()]

@@ -57,7 +57,7 @@ QUERIES = {
     "LIKE": "SELECT id FROM readings WHERE place LIKE 'place 1%'",
     "NULLs compared": "SELECT id FROM readings WHERE place IS NOT DISTINCT FROM 'place 2'",
     "an aggregate": "SELECT place, count(*) AS n, sum(id) AS s, avg(id) AS a FROM readings GROUP BY place",
-    "a window": "SELECT id, row_number() OVER (PARTITION BY place ORDER BY id) AS n FROM readings",
+    "a window": "SELECT id, CAST(row_number() OVER (PARTITION BY place ORDER BY id) AS BIGINT) AS n FROM readings",
     "a join": "SELECT a.id FROM readings a JOIN readings b ON a.id = b.id AND a.at = b.at WHERE b.id > 30",
     "a subquery": "SELECT id FROM readings WHERE id IN (SELECT id FROM readings WHERE place = 'place 1')",
     "a union": "SELECT id FROM readings WHERE id < 3 UNION ALL SELECT id FROM readings WHERE id > 38",

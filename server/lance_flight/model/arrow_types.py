@@ -258,6 +258,11 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether `kind` is a type of binary values, of any length or of one."""
+    return is_binary(kind) or bool(types.is_fixed_size_binary(kind))
+
+
 def is_string(kind: pa.DataType) -> bool:
     """Return whether `kind` is a string type."""
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

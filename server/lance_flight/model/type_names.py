@@ -8,6 +8,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lance_flight.model.arrow_json import type_to_text
+from lance_flight.model.arrow_types import is_bytes
 from lance_flight.model.json_documents import JSON
 from lance_flight.model.schema import is_blob
 
@@ -49,6 +50,19 @@ def type_name(kind: pa.DataType) -> str:
     ('TIMESTAMPTZ(6)', 'STRUCT<"a" INTEGER>[]', 'FLOAT16')
     """
     return _sql_name(kind) or type_to_text(kind)
+
+
+def cast_name(kind: pa.DataType) -> str:
+    """Return the SQL name of the type that a text is cast to before it is stored as `kind`.
+
+    >>> cast_name(pa.time32("s")), cast_name(pa.large_binary()), cast_name(pa.int8())
+    ('TIME', 'VARBINARY', 'TINYINT')
+    """
+    if is_bytes(kind):
+        return _NAMES[pa.binary()]
+    if pa.types.is_time(kind):
+        return _NAMES[pa.time64("ns")]
+    return _NAMES[pa.date32()] if pa.types.is_date(kind) else type_name(kind)
 
 
 def _sql_name(kind: pa.DataType) -> str | None:

@@ -88,7 +88,10 @@ def _number(operands: Operands, span: Span) -> re.Match[str] | None:
 
 def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:
     """Round floats to whole ones."""
-    return pc.round(columns[0], 0, round_mode="half_to_even")
+    (column,) = columns
+    if pa.types.is_float16(column.type):  # all of which REAL has
+        return round_doubles([column.cast(pa.float32())]).cast(column.type)
+    return pc.round(column, 0, round_mode="half_to_even")
 
 
 def without_rounds(name: str) -> str:
@@ -164,6 +167,34 @@ _AGGREGATES = frozenset(["STRING_AGG"])
 _MAY_CAST_TEXT = re.compile(
     rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_ALL_TEXTS))})\b|\|\||\b(?:{'|'.join(_TEXT_FUNCTIONS)})\s*\(", re.IGNORECASE
 )
+
+
+_UNSIGNED = frozenset(
+    [
+        *("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "REGR_COUNT", "APPROX_DISTINCT"),
+        *("ARRAY_LENGTH", "LIST_LENGTH", "CARDINALITY", "ARRAY_NDIMS", "LIST_NDIMS"),
+        *("ARRAY_POSITION", "LIST_POSITION", "ARRAY_INDEXOF", "LIST_INDEXOF"),
+    ]
+)
+"""Functions that DataFusion 55 gives as BIGINT UNSIGNED, whose quotients by BIGINT would have fractions."""
+
+
+def whole_number_edits(tokens: Sequence[Token]) -> list[Edit]:
+    """Return the edits that make BIGINT of numbers of rows and elements, as PostgreSQL and DuckDB have them.
+
+    >>> from lance_flight.engine.sql.tokens import edit_text
+    >>> text = "SELECT row_number() OVER (ORDER BY a) / 10, rank FROM t"
+    >>> edit_text(text, whole_number_edits(tokenize(text)))
+    'SELECT CAST(row_number() OVER (ORDER BY a) AS BIGINT) / 10, rank FROM t'
+    """
+    if all(token.word not in _UNSIGNED for token in tokens):
+        return []
+    operands, edits = Factors(tokens), list[Edit]()
+    for at, token in enumerate(tokens):
+        if token.word in _UNSIGNED and operands.is_sign(at + 1, "(") and not operands.is_sign(at - 1, "."):
+            stop = tokens[operands.after_call(operands.partners[at + 1] + 1) - 1].stop
+            edits += [(token.start, token.start, "CAST("), (stop, stop, " AS BIGINT)")]
+    return sorted(edits)
 
 
 def may_cast_to_texts(text: str) -> bool:

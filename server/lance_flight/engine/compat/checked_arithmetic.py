@@ -273,7 +273,23 @@ class Factors(Operands):
 
 _LOOSER = frozenset(["AND", "BETWEEN", "LIKE", "ILIKE", "IN", "ESCAPE", "SIMILAR"])
 """Words before an operand that operators bind closer than."""
-_PARTS = frozenset(["OVER", "FILTER", "AT", "TIME", "ZONE", "COLLATE", "WITHIN", "IGNORE", "RESPECT", "NULLS"])
+_PARTS = frozenset(
+    [
+        "OVER",
+        "FILTER",
+        "AT",
+        "TIME",
+        "ZONE",
+        "COLLATE",
+        "WITHIN",
+        "IGNORE",
+        "RESPECT",
+        "NULLS",
+        "UNSIGNED",
+        "PRECISION",
+        "VARYING",
+    ]
+)
 """Words that continue an operand that could end before them."""
 
 

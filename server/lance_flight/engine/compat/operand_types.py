@@ -20,8 +20,10 @@ from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_O
 from lance_flight.engine.functions.vector_functions import DISTANCES
 from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, tokenize
-from lance_flight.model.arrow_types import is_number
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, place_in, tokenize
+from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_types import is_bytes, is_number
+from lance_flight.model.type_names import type_name
 
 OPERAND = "operand"
 """The function around each operand."""
@@ -40,6 +42,8 @@ _OF_ONE_TYPE = frozenset(["COALESCE", "NULLIF", "GREATEST", "LEAST", "NVL", "IFN
 _MEETS = re.compile(rf"[-<>=]|\b(?:BETWEEN|IN|DISTINCT\s+FROM|CASE|{'|'.join(sorted(_OF_ONE_TYPE))})\b", re.IGNORECASE)
 _QUANTIFIERS = frozenset(["ANY", "SOME", "ALL"])
 _FRAMES = frozenset(["RANGE", "ROWS", "GROUPS"])
+_WITHOUT_DISTANCES = frozenset(["RANGE", "BETWEEN", "UNBOUNDED", "PRECEDING", "AND", "CURRENT", "ROW", "FOLLOWING"])
+"""Words of a frame that counts no distance between keys."""
 _SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT"])
 
 Span = tuple[int, int]
@@ -116,6 +120,101 @@ def with_timestamps(text: str, names: Sequence[str], types: Mapping[str, pa.Data
         if units and "ns" not in units:
             around |= {span: ("CAST(", " AS TIMESTAMP(6))") for span, kind in kinds.items() if pa.types.is_date(kind)}
     return wrap_spans(text, around)
+
+
+def with_members(text: str) -> tuple[str, list[str]]:
+    """Return a text with each operand that is compared, or is a value of one expression or list, in a function, and the names of the functions.
+
+    >>> with_members("SELECT [a, b] FROM t WHERE c = TIME '10:00:00'")[0]
+    "SELECT [__operand_call2(a), __operand_call3(b)] FROM t WHERE __operand_call0(c) = __operand_call1(TIME '10:00:00')"
+    """
+    reader, groups = _members(text)
+    return named_alike(text, reader, list(chain(*groups)))
+
+
+def with_one_kind(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with casts of times, and of binary values, that meet others of their kind: DataFusion 55 has no common type of them.
+
+    A written time has the unit of the columns that it meets, where that has its digits: so these prune.
+    """
+    around: dict[Span, tuple[str, str]] = {}
+    reader, groups = _members(text)
+    for kinds in _kinds(groups, names, types):
+        times = {span: kind for span, kind in kinds.items() if pa.types.is_time(kind)}
+        binaries = {span: kind for span, kind in kinds.items() if is_bytes(kind)}
+        if len(set(times.values())) > 1:
+            written = {
+                span for span in times if reader.word_at(span[0]) == "TIME" and span[1] - span[0] == _TIME_TOKENS
+            }
+            units = {kind for span, kind in times.items() if span not in written}
+            unit = next(iter(units)) if len(units) == 1 else None
+            if unit is not None and all(_has_digits_of(unit, reader.text(start + 1)) for start, _ in written):
+                around |= {span: ("arrow_cast(", f", '{_arrow_name(unit)}')") for span in written}
+            else:
+                around |= dict.fromkeys(times, ("CAST(", " AS TIME)"))
+        if len(set(binaries.values())) > 1:
+            around |= dict.fromkeys(binaries, ("CAST(", " AS BYTEA)"))
+    return wrap_spans(text, around)
+
+
+def _members(text: str) -> tuple[_Reader, list[list[Span]]]:
+    """Return the operands that are compared, and the values of one expression or list, in groups."""
+    reader = _Reader(tokenize(text))
+    groups = [*_groups(reader), *_elements(reader)]
+    return reader, [group for group in groups if len(group) > 1 and all(start < stop for start, stop in group)]
+
+
+def _elements(reader: _Reader) -> Iterator[list[Span]]:
+    """Yield the elements of each list that is written."""
+    for at, token in enumerate(reader.tokens):
+        is_list = token.is_sign("[") and (reader.word_at(at - 1) == "ARRAY" or not reader.ends_operand(at - 1))
+        if is_list or (token.is_sign("(") and reader.word_at(at - 1) == "MAKE_ARRAY"):
+            yield reader.read_items(at)
+
+
+_TIME_TOKENS = 2
+"""Tokens of a written time."""
+
+
+def _has_digits_of(kind: pa.DataType, written: str) -> bool:
+    """Return whether a type of times has the digits behind the point of a written one.
+
+    >>> _has_digits_of(pa.time32("ms"), "'10:00:00.120'"), _has_digits_of(pa.time32("s"), "'10:00:00.5'")
+    (True, False)
+    """
+    return len(written.strip("'").partition(".")[2].rstrip("0")) <= {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit]
+
+
+def _arrow_name(kind: pa.DataType) -> str:
+    unit = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}[kind.unit]
+    return f"Time{kind.bit_width}({unit})"
+
+
+def with_group_frames(text: str) -> str:
+    """Return a text whose windows count rows of equal keys as groups, where they have no frame of their own or one without distances.
+
+    These are the same rows, and DataFusion 55 has frames of RANGE for keys of few types.
+
+    >>> with_group_frames("SELECT sum(a) OVER (ORDER BY b DESC), max(a) OVER (ORDER BY b RANGE UNBOUNDED PRECEDING) FROM t ORDER BY b")
+    'SELECT sum(a) OVER (ORDER BY b DESC GROUPS UNBOUNDED PRECEDING), max(a) OVER (ORDER BY b GROUPS UNBOUNDED PRECEDING) FROM t ORDER BY b'
+    """
+    reader = _Reader(tokenize(text))
+    edits: list[Edit] = []
+    for at, token in enumerate(reader.tokens):
+        if token.word != "BY" or reader.word_at(at - 1) != "ORDER" or not reader.is_in_window(at):
+            continue
+        place = at
+        while place < len(reader.tokens) and not reader.is_sign(place, ")") and reader.word_at(place) not in _FRAMES:
+            place = max(place, reader.partners.get(place, place)) + 1
+        behind, frame = reader.tokens[place], set()
+        while place < len(reader.tokens) and not reader.is_sign(place, ")"):
+            frame.add(reader.word_at(place))
+            place += 1
+        if not frame:
+            edits.append((behind.start, behind.start, " GROUPS UNBOUNDED PRECEDING"))
+        elif behind.word == "RANGE" and frame <= _WITHOUT_DISTANCES:
+            edits.append((behind.start, behind.stop, "GROUPS"))
+    return edit_text(text, edits)
 
 
 def may_compare_zoned_texts(text: str) -> bool:
@@ -209,6 +308,91 @@ def _is_interval(reader: _Reader, at: int) -> bool:
     while reader.is_sign(at, "(") or reader.is_sign(at, "-"):
         at += 1
     return INTERVALS.fullmatch(reader.text(at)) is not None
+
+
+def with_divided(text: str) -> tuple[str, list[str]]:
+    """Return a text with what is divided, and by what, in functions, and the names of the functions.
+
+    >>> with_divided("SELECT a * b / (c + 1) - d FROM t")[0]
+    'SELECT __operand_call0(a * b) / __operand_call1((c + 1)) - d FROM t'
+    """
+    factors = Factors(tokenize(text))
+    return named_alike(text, factors, list(chain(*_quotients(factors))))
+
+
+def with_whole_quotients(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with casts of whole numbers beside BIGINT UNSIGNED in a quotient: DataFusion 55 makes a fraction of both."""
+    around: dict[Span, tuple[str, str]] = {}
+    for kinds in _kinds(_quotients(Factors(tokenize(text))), names, types):
+        if pa.uint64() in kinds.values():
+            signed = [span for span, kind in kinds.items() if pa.types.is_signed_integer(kind)]
+            around |= dict.fromkeys(signed, ("CAST(", " AS BIGINT UNSIGNED)"))
+    return wrap_spans(text, around)
+
+
+def _quotients(factors: Factors) -> list[list[Span]]:
+    """Return the two operands of each quotient."""
+    signs = [at for at, token in enumerate(factors.tokens) if token.is_sign("/") and factors.is_binary(at)]
+    return [[(factors.left_of(at, "*"), at), (at + 1, factors.right_of(at, "*"))] for at in signs]
+
+
+def may_order_nested(text: str, plan: str) -> bool:
+    """Return whether a query may ask which of two lists or structs is greater, by the types in its plan."""
+    names = {name.lower() for name in _NESTED_COLUMN.findall(plan)}
+    if not names:
+        return False
+    reader, groups = _ordered(text)
+    spans = chain(*groups)
+    return any(
+        token.text.lower() in names or _MAKES_NESTED.search(token.text) is not None
+        for start, stop in spans
+        for token in reader.tokens[start:stop]
+    )
+
+
+def with_ordered(text: str) -> tuple[str, list[str]]:
+    """Return a text with each value that may be called less than another in a function, and the names of the functions.
+
+    >>> with_ordered("SELECT max(a), greatest(b, c) FROM t WHERE d < e AND f = g")[0]
+    'SELECT max(__operand_call2(a)), greatest(__operand_call3(b), __operand_call4(c)) FROM t WHERE __operand_call0(d) < __operand_call1(e) AND f = g'
+    """
+    reader, groups = _ordered(text)
+    return named_alike(text, reader, list(chain(*groups)))
+
+
+def check_ordered(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
+    """Refuse an order of lists, structs and maps: to DataFusion 55 a NULL in them is the least, and in ORDER BY the greatest."""
+    reader, groups = _ordered(text)
+    for group, kinds in zip(groups, _kinds(groups, names, types), strict=True):
+        nested = next((kind for kind in kinds.values() if pa.types.is_nested(kind)), None)
+        if nested is not None:
+            place = place_in(text, reader.tokens[group[0][0]].start)
+            raise Unsupported(
+                f"which of two values of {type_name(nested)} is less depends on NULLs in them; compare their elements, as l[1] < 2 or"
+                f" s['x'] < 2, or write first(a ORDER BY a) for the least, and arg_max(a, a['x']) for that with the greatest x{place}"
+            )
+
+
+def _ordered(text: str) -> tuple[_Reader, list[list[Span]]]:
+    """Return what is compared by `<`, `>` or BETWEEN, and the arguments of greatest, least, min and max, in groups."""
+    reader = _Reader(tokenize(text))
+    groups = [group for group in _comparisons(reader) if _is_of_order(reader, group[0][1])]
+    for at, token in enumerate(reader.tokens):
+        if token.word in _ORDERING and reader.is_sign(at + 1, "(") and not reader.is_name(at):
+            groups.append(reader.read_items(at + 1))
+    return reader, [group for group in groups if group and all(start < stop for start, stop in group)]
+
+
+def _is_of_order(reader: _Reader, operator: int) -> bool:
+    """Return whether the operator at a place tells which operand is less."""
+    words = [reader.word_at(operator), reader.word_at(operator + 1)]
+    return "BETWEEN" in words or reader.join_tokens(operator, reader.sign_stop(operator)) in {"<", ">", "<=", ">="}
+
+
+_ORDERING = frozenset(["GREATEST", "LEAST", "MIN", "MAX"])
+_MAKES_NESTED = re.compile(r"[\[{]|array|list|map|row|struct", re.IGNORECASE)
+_NESTED_COLUMN = re.compile(r"(?P<name>\w*)\)*:(?:List|LargeList|FixedSizeList|Struct|Map)\(")
+"""Matches a column of lists, structs or maps in the text of a plan."""
 
 
 def may_take_parts(text: str) -> bool:

@@ -13,6 +13,7 @@
 | `props:a.b[0]` | `json_extract_string(props, '$."a"."b"[0]')` |
 | `s::json ->> 'a'` | `s ->> 'a'` |
 | `LATERAL FLATTEN(input => a) f` | `unnest(a) AS f(value)` |
+| `LATERAL (SELECT unnest(a) AS x) f` | `unnest(a) AS f(x)` |
 | `LATERAL VIEW explode(a) f AS x` | `CROSS JOIN unnest(a) AS f(x)` |
 | `[x + 1 FOR x IN a IF x > 1]` | `list_comprehension(lambda x : x + 1, a, lambda x : x > 1)`, a macro |
 | `list_filter(a, x -> x > 1)` | `list_filter(a, lambda x : x > 1)`: other arrows are those of documents |
@@ -27,11 +28,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from lance_flight.engine.sql.clause_words import UNITS
-from lance_flight.engine.sql.references import text_literal
+from lance_flight.engine.sql.references import relation_places, text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, place_in, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
@@ -46,7 +47,7 @@ _WITH_LAMBDAS = frozenset(
     ]
 )
 _SUSPECTS = re.compile(
-    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|EXPLODE|EXPLODE_OUTER|FOR|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|LATERAL|EXPLODE|EXPLODE_OUTER|FOR|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"(?:_\d+)+")
@@ -113,8 +114,8 @@ class _Reader(TextPlaces):
             yield from self._digits(at)
         elif word == "FLATTEN" and is_call and self._begins_relation(at):
             yield from self._flatten(at)
-        elif word == "LATERAL" and self.word_at(at + 1) == "VIEW":
-            yield from self._view(at)
+        elif word == "LATERAL":
+            yield from self._view(at) if self.word_at(at + 1) == "VIEW" else self._unnest(at)
         elif word in {"JSON", "JSONB"} and self.is_sign(at - 1, "::"):
             is_arrow = self._is_arrow(at + 1)
             yield self.tokens[at - is_arrow].start, token.stop, "" if is_arrow else "VARCHAR"
@@ -187,9 +188,17 @@ class _Reader(TextPlaces):
 
     # --- lists
 
+    @cached_property
+    def _relations(self) -> frozenset[int]:
+        return relation_places(self)
+
+    def _written(self, at: int) -> str:
+        """Return a name as it is written, with its quotes."""
+        return self._text[self.tokens[at].start : self.tokens[at].stop]
+
     def _begins_relation(self, at: int) -> bool:
         before = self.word_at(at - 1)
-        return before in {"LATERAL", "FROM", "JOIN"} or self.is_sign(at - 1, ",") or self.word_at(at - 2) == "TABLE"
+        return before in {"LATERAL", "FROM", "JOIN"} or self.word_at(at - 2) == "TABLE" or at - 1 in self._relations
 
     def _flatten(self, at: int) -> Iterator[Edit]:
         first, closed = at, self._closing.get(at + 1)
@@ -211,7 +220,7 @@ class _Reader(TextPlaces):
         first -= self.word_at(first - 1) == "LATERAL"
         end = last + 1 + (self.word_at(last + 1) == "AS")
         has_alias = self.kind(end) in _NAMES and not self.is_sign(end + 1, "(") and self.is_alias(end)
-        name = self.text(end) if has_alias else "flatten"
+        name = self._written(end) if has_alias else "flatten"
         column = "" if self.is_sign(end + 1, "(") else f" AS {name}(value)"
         if is_outer and not self.is_sign(first - 1, ","):
             raise Unsupported(
@@ -221,6 +230,24 @@ class _Reader(TextPlaces):
         yield self.tokens[first - is_outer].start, self.tokens[begun].start, f"{outer}unnest("
         yield self.tokens[stop - 1].stop, self.tokens[end if has_alias else last].stop, f"){column}{condition}"
 
+    def _unnest(self, at: int) -> Iterator[Edit]:
+        """Yield the edit of `LATERAL (SELECT unnest(a) AS x) f`; none of another query."""
+        called, closed = at + 3, self._closing.get(at + 1, 0)
+        ends = self._closing.get(called + 1, 0)
+        named = ends + 1 + (self.word_at(ends + 1) == "AS")
+        if [self.word_at(at + 2), self.word_at(called)] != ["SELECT", "UNNEST"] or closed not in {ends + 1, named + 1}:
+            return
+        end = closed + 1 + (self.word_at(closed + 1) == "AS")
+        has_alias = self.kind(end) in _NAMES and self.is_alias(end)
+        column = self._written(named) if named < closed else "unnest"
+        name = self._written(end) if has_alias else "unnest"
+        last = end if has_alias else closed
+        yield self.tokens[at].start, self.tokens[called].start, ""
+        if not self.is_sign(last + 1, "("):
+            yield self.tokens[ends].stop, self.tokens[last].stop, f" AS {name}({column})"
+        else:
+            yield self.tokens[ends].stop, self.tokens[closed].stop, ""
+
     def _view(self, at: int) -> Iterator[Edit]:
         """Yield the edit of `LATERAL VIEW [OUTER] explode(a) f AS x`; none of another function, which is refused by its name."""
         called = at + 2 + (self.word_at(at + 2) == "OUTER")
@@ -229,7 +256,7 @@ class _Reader(TextPlaces):
             return
         is_outer = called > at + 2 or self.word_at(called) == "EXPLODE_OUTER"
         join, condition = ("LEFT", " ON true") if is_outer else ("CROSS", "")
-        named = f"{self.text(closed + 1)}({self.text(closed + 3)})"
+        named = f"{self._written(closed + 1)}({self._written(closed + 3)})"
         yield self.tokens[at].start, self.tokens[called + 2].start, f"{join} JOIN unnest("
         yield self.tokens[closed].start, self.tokens[closed + 3].stop, f") AS {named}{condition}"
 

@@ -43,7 +43,7 @@ from lance_flight.engine.functions.value_texts import (
     value_texts,
 )
 from lance_flight.errors import LimitExceeded, SqlError
-from lance_flight.model.arrow_types import is_binary, is_list, is_number, is_string
+from lance_flight.model.arrow_types import is_bytes, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
 
 MOST_BIGINT = 2.0**63 * (1 - 1e-9)
@@ -68,9 +68,7 @@ def _as(kind: pa.DataType) -> Callable[[pa.DataType], pa.DataType]:
 
 def _countable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which a text, binary or list is counted."""
-    if types.is_null(kind) or is_string(kind):
-        return pa.utf8()
-    return pa.binary() if is_binary(kind) else kind
+    return pa.utf8() if types.is_null(kind) or is_string(kind) else kind
 
 
 def _is_of_numbers(kind: pa.DataType) -> bool:
@@ -81,14 +79,14 @@ def _is_of_numbers(kind: pa.DataType) -> bool:
 def _printable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which a value is printed: a whole number, a double, its own, or the text of anything else."""
     if types.is_integer(kind):
-        return pa.int64()
+        return kind if types.is_uint64(kind) else pa.int64()
     if types.is_floating(kind) or types.is_decimal(kind):
         return pa.float64()
     return kind if has_own_text(kind) else pa.utf8()
 
 
 _ANY = ArgumentKind("a value", lambda _: True, lambda kind: kind)
-_PRINTED = ArgumentKind("a value", lambda kind: not types.is_nested(kind) and not is_binary(kind), _printable)
+_PRINTED = ArgumentKind("a value", lambda kind: not types.is_nested(kind) and not is_bytes(kind), _printable)
 _TEXT = ArgumentKind("a text", is_string, _as(pa.utf8()))
 _WHOLE = ArgumentKind("a whole number", types.is_integer, _as(pa.int64()))
 _INTEGER = ArgumentKind("a whole number", types.is_integer, lambda kind: pa.int64() if types.is_null(kind) else kind)
@@ -141,17 +139,17 @@ _SUMMED = ArgumentKind(
     lambda kind: pa.list_(_summed(kind.value_type if is_list(kind) else pa.int64())),
 )
 _COUNTED = ArgumentKind(
-    "a text, binary or list", lambda kind: is_string(kind) or is_binary(kind) or is_list(kind), _countable
+    "a text, binary or list", lambda kind: is_string(kind) or is_bytes(kind) or is_list(kind), _countable
 )
 _BINARY = ArgumentKind(
     "a text or binary",
-    lambda kind: is_string(kind) or is_binary(kind),
-    lambda kind: pa.binary() if is_binary(kind) else pa.utf8(),
+    lambda kind: is_string(kind) or is_bytes(kind),
+    lambda kind: kind if is_bytes(kind) else pa.utf8(),
 )
 _BYTES = ArgumentKind(
     "a text, binary or whole number",
-    lambda kind: is_string(kind) or is_binary(kind) or types.is_integer(kind),
-    lambda kind: pa.int64() if types.is_integer(kind) else pa.binary() if is_binary(kind) else pa.utf8(),
+    lambda kind: is_string(kind) or is_bytes(kind) or types.is_integer(kind),
+    lambda kind: pa.int64() if types.is_integer(kind) else kind if is_bytes(kind) else pa.utf8(),
 )
 
 
@@ -398,7 +396,7 @@ def _hexadecimal(column: pa.Array) -> pa.Array:
         first = np.where(digits.any(1), (digits > 0).argmax(1), 15)
         shown = np.arange(16) >= first[:, None]
         return _of_bytes(_HEX[digits[shown]], np.concatenate([[0], np.cumsum(16 - first)]), column)
-    data, offsets = _buffers(column)
+    data, offsets = _buffers(column.cast(pa.binary()))
     return _of_bytes(np.stack([_HEX[data >> 4], _HEX[data & 15]], 1).reshape(-1), offsets * 2, column)
 
 
@@ -512,10 +510,16 @@ def _alike(columns: Columns, likeness: Callable[..., float]) -> pa.Array:
 
 def _flat(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the elements of lists that are not NULL, the list of each, and how many each list has."""
-    elements, lists = pc.list_flatten(column), pc.list_parent_indices(column)
+    elements = pc.list_flatten(column)
     known = elements.is_valid()
-    elements, owners = elements.filter(known), lists.filter(known).to_numpy()
+    elements, owners = elements.filter(known), _owners(column)[known.to_numpy(zero_copy_only=False)]
     return elements, owners, np.bincount(owners, minlength=len(column))
+
+
+def _owners(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the list of each element of lists that are not NULL; Arrow's own function counts elements behind a NULL too."""
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy()
+    return np.repeat(np.arange(len(column)), sizes)
 
 
 def _count_elements(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -562,7 +566,7 @@ def _at_shares(columns: Columns, find: Callable[[pa.Array, Any, Any, Any], pa.Ar
     elements, owners, sizes = _flat(columns[0])
     starts, given = np.cumsum(sizes) - sizes, columns[1]
     has_several = is_list(given.type)
-    asking = pc.list_parent_indices(given).to_numpy() if has_several else np.arange(len(given))
+    asking = _owners(given) if has_several else np.arange(len(given))
     shares = pc.list_flatten(given) if has_several else given
     numbers = shares.fill_null(0).to_numpy(zero_copy_only=False)
     if not ((numbers >= 0) & (numbers <= 1)).all():
@@ -739,6 +743,10 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "typeof": ComputedFunction((_ANY,), pa.utf8(), _type_names),
         "bit_count": ComputedFunction((_INTEGER,), pa.int32(), _bit_counts),
         "len": ComputedFunction((_COUNTED,), pa.int64(), _length),
+        "octet_length": ComputedFunction(
+            (_BINARY,), pa.int32(), lambda columns: pc.binary_length(columns[0]).cast(pa.int32())
+        ),
+        "utf8_bytes": ComputedFunction((_BINARY,), pa.binary(), lambda columns: columns[0].cast(pa.binary())),
         "extract_regex": ComputedFunction(
             (_TEXT, _TEXT, _WHOLE), pa.utf8(), lambda columns: _by_pattern(columns, _extract, pa.utf8())
         ),

@@ -337,6 +337,7 @@ ceiling(a) ; ceil(a) ; D P S M T ; the next whole number
 log(a) ; log10(a) ; D P ; the logarithm with base 10
 log(b, a) ; log10(a) / log10(b) ; D P F S M ; the logarithm with base b
 square(a) ; a * a ; T F ; the square
+ifnull, nvl(a, b) ; coalesce(a, b) ; D F S M ; a, or b where it is NULL
 zeroifnull(a) ; coalesce(a, 0) ; F ; 0 for NULL
 nullifzero(a) ; nullif(a, 0) ; F ; NULL for 0
 div0(a, b) ; CASE WHEN b = 0 THEN CAST(0 AS DOUBLE) ELSE CAST(a AS DOUBLE) / b END ; F ; a quotient, 0 where b is 0
@@ -386,6 +387,8 @@ convert(t, a) ; !CAST(s AS INT) ; T ;
 
 # Text
 len(s) ; ; D F T ; the characters of a text, the bytes of binary, the elements of a list
+octet_length(a) ; ; D P F S M ; the bytes of a text or binary
+bit_length(a) ; octet_length(a) * 8 ; D P F S M ; the bits of a text or binary
 lengthb, byte_length, strlen(s) ; octet_length(s) ; D ; the bytes of a text
 ucase(s) ; upper(s) ; D S M ; in capitals
 lcase(s) ; lower(s) ; D S M ; in small letters
@@ -416,8 +419,10 @@ soundex(s) ; ; P F S M T ; the code of how an English word sounds
 strip_accents(s) ; ; D ; the letters without their accents
 nfc_normalize(s) ; ; D ; the text in Unicode's composed form
 hex(a) ; ; D S M ; the bytes of a text, or a whole number, in hexadecimal capitals
+encode(s) ; utf8_bytes(s) ; D ; the bytes of a text in UTF-8
+decode(a) ; CAST(a AS VARCHAR) ; D ; the text of bytes in UTF-8
 unhex, from_hex(s) ; decode(s, 'hex') ; D S M ; the bytes of hexadecimal digits
-base64, to_base64, base64_encode(s) ; encode(CAST(s AS BYTEA), 'base64pad') ; D F S M ; bytes as base64
+base64, to_base64, base64_encode(s) ; encode(utf8_bytes(s), 'base64pad') ; D F S M ; bytes as base64
 unbase64, from_base64(s) ; decode(s, 'base64pad') ; D S M ; the bytes of base64
 url_encode(s) ; ; D S ; a text for a URL
 url_decode(s) ; ; D S ; the text of a part of a URL

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import SqlError
+from lance_flight.model.arrow_types import is_bytes
 
 _SHORT_MOMENT = r"^\s*\d{4}(?:-\d{1,2}-\d{1,2}|/\d{1,2}/\d{1,2})(?:[T ]\s*\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d+)?)?)?(?:Z|\s*[+-]\d{1,2}(?::?\d{2})?)?\s*$"
 """Matches a date or a moment, with or without seconds and a zone, of which each part may have one digit."""
@@ -96,6 +97,19 @@ def _number(text: str, is_whole: bool, is_rounded: bool) -> str:  # noqa: FBT001
     return f"{whole:f}" if is_rounded or whole == number else text
 
 
+def _plain(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return texts that become bytes as they are; `SqlError` for one with a backslash, which begins bytes to PostgreSQL and DuckDB."""
+    (texts,) = columns
+    escaped = pc.match_substring(texts, "\\")
+    if pc.any(escaped).as_py():
+        text = texts.filter(escaped)[0].as_py()
+        raise SqlError(
+            f"{text[:60]!r} becomes binary, and systems read its backslash in different ways; write X'00ff' for bytes, or encode(s) for"
+            " those of the text"
+        )
+    return texts
+
+
 _ISO_INTERVAL = re.compile(
     r"\s*P(?=.)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?\s*"
 )
@@ -172,6 +186,7 @@ READABLE: Mapping[str, Callable[[Sequence[pa.Array]], pa.Array]] = MappingProxyT
         "readable_integer": partial(_numbers, is_whole=True),
         "readable_decimal": partial(_numbers, is_whole=False),
         "readable_interval": _intervals,
+        "readable_binary": _plain,
     }
 )
 """Functions of a text that is cast, by name."""
@@ -183,6 +198,7 @@ CAST_TO: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(_INTEGERS, "readable_integer"),
         **dict.fromkeys(["DECIMAL", "NUMERIC"], "readable_decimal"),
         "INTERVAL": "readable_interval",
+        **dict.fromkeys(["BYTEA", "BLOB", "VARBINARY", "BINARY", "BYTES"], "readable_binary"),
     }
 )
 """Types that a text is cast to, with the function that makes it readable."""
@@ -220,5 +236,6 @@ def readable_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         (pa.types.is_time(kind), _times),
         (pa.types.is_integer(kind), partial(_numbers, is_whole=True, is_rounded=False)),
         (pa.types.is_decimal(kind), partial(_numbers, is_whole=False)),
+        (is_bytes(kind), _plain),
     )
     return next((read([texts]) for is_kind, read in readers if is_kind), texts)

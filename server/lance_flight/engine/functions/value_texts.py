@@ -35,6 +35,7 @@ def has_own_text(kind: pa.DataType) -> bool:
     """Return whether the text of values of a type is made here, and not by a CAST of DataFusion."""
     kinds = (
         types.is_floating,
+        types.is_date64,
         types.is_timestamp,
         types.is_time,
         types.is_interval,
@@ -202,6 +203,7 @@ def _struct(column: pa.StructArray) -> pa.Array:
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
     (types.is_dictionary, lambda column: value_texts([column.dictionary_decode()])),
+    (types.is_date64, lambda column: column.cast(pa.date32()).cast(pa.utf8())),
     (types.is_timestamp, _moments),
     (types.is_time, lambda column: _without_zeros(column.cast(pa.utf8()))),
     (types.is_duration, _duration),

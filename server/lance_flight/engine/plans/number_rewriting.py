@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -41,26 +42,33 @@ from lance_flight.engine.compat.operand_types import (
     MOST_OPERANDS,
     OPERAND,
     Span,
+    check_ordered,
     may_compare_intervals,
     may_compare_zoned_texts,
     may_make_nan,
     may_meet_moments,
+    may_order_nested,
     may_sum,
     may_take_parts,
     named_alike,
     with_compared,
+    with_divided,
     with_doubles,
     with_interval_lengths,
     with_local_texts,
     with_measured,
+    with_members,
     with_moments,
+    with_one_kind,
     with_one_nan,
     with_one_zero,
     with_operands,
+    with_ordered,
     with_parts_of_spans,
     with_results,
     with_summed,
     with_timestamps,
+    with_whole_quotients,
     with_wide_sums,
 )
 from lance_flight.engine.compat.wrong_comparisons import may_compare_bits
@@ -160,9 +168,14 @@ def _queries_of_conversions(factors: Factors) -> dict[int, tuple[int, ...]]:
 _MOST_ROUNDS, _MOST_REPEATS = 4, 32
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
 _TEXT = re.compile("Utf8")
+_UNSIGNED = re.compile("UInt64")
 _DURATION = re.compile(r"Duration\(")
 _DATE, _TIMESTAMP, _OF_NANOSECONDS = re.compile("Date32"), re.compile(r"Timestamp\("), " AS Timestamp(ns"
-_OWN_TEXTS = re.compile("Float|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
+_OWN_TEXTS = re.compile("Float|Date64|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
+_HAVE_NO_COMMON_TYPE = re.compile(
+    r"(?=.*(?:Time(?:32|64)\(|Binary)).*(?:coerc|common|compar|compatible|unify)", re.DOTALL
+)
+"""Matches DataFusion's refusal of times of several units, or of several kinds of binary values."""
 _MAKES_OWN_TEXTS = re.compile(
     r"_call\d|\[|\b(?:\w*(?:array|list|map|struct|split|time|date|interval|agg|unnest)\w*|now|row|range|generate_series)\b",
     re.IGNORECASE,
@@ -237,6 +250,13 @@ _NUMBERS = (
         change=_in_calls(ROUNDED, with_rounded_casts),
         refusal="a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
     ),
+    # Whole numbers have whole quotients.
+    _TypedRewrite(
+        may_change=lambda sql, frame: "/" in sql and _has(_UNSIGNED, frame),
+        ask=with_divided,
+        change=lambda calls, names, types: replace(calls, sql=with_whole_quotients(calls.sql, names, types)),
+        refusal="whole numbers have whole quotients, and this statement cannot be planned so; write CAST(a AS BIGINT) / b",
+    ),
     # Intervals are compared by their lengths.
     _TypedRewrite(
         may_change=lambda sql, _: may_compare_intervals(sql),
@@ -251,6 +271,17 @@ def _adds_nanoseconds(plan: LogicalPlan) -> bool:
     return _OF_NANOSECONDS in with_coercions(plan).display_indent()
 
 
+def _unordered(calls: TypedCalls, names: Sequence[str], types: Types) -> TypedCalls:
+    """Return the query; `Unsupported` where it orders lists or structs."""
+    check_ordered(calls.sql, names, types)
+    return calls
+
+
+_NESTED = _TypedRewrite(
+    may_change=lambda sql, frame: may_order_nested(sql, frame.logical_plan().display_indent_schema()),
+    ask=with_ordered,
+    change=_unordered,
+)
 # Dates beside timestamps are timestamps of microseconds: DataFusion 55 takes nanoseconds, which the year 9999 is not in.
 _MOMENTS = _TypedRewrite(
     may_change=lambda sql, frame: may_meet_moments(sql) and _has(_DATE, frame) and _has(_TIMESTAMP, frame),
@@ -316,7 +347,7 @@ class NumberRewriting:
     def rewrite(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Return a query whose numbers are right, and its plan."""
         steps: tuple[Callable[[TypedCalls, DataFrame], Planned], ...] = (
-            *(partial(self._with_typed, rewrite) for rewrite in (_LOCAL_TEXTS, _ZONES, _MOMENTS)),
+            *(partial(self._with_typed, rewrite) for rewrite in (_NESTED, _LOCAL_TEXTS, _ZONES, _MOMENTS)),
             self._with_decimals,
             self._with_doubles,
             self._with_checks,
@@ -329,6 +360,16 @@ class NumberRewriting:
         for step in steps:
             calls, frame = step(calls, frame)
         return calls, frame
+
+    def with_common_types(self, calls: TypedCalls, refusal: str) -> TypedCalls:
+        """Return a query that DataFusion refused with casts of the times and binary values that it has no common type of; the same if it has none."""
+        if _HAVE_NO_COMMON_TYPE.search(refusal) is None:
+            return calls
+        sql, names = with_members(calls.sql)
+        asking = calls.asking(sql, names)
+        with suppress(SqlError, Unsupported):
+            self.optimise(self.plan(asking))
+        return replace(calls, sql=with_one_kind(calls.sql, names, asking.operand_types()))
 
     def _with_decimals(self, calls: TypedCalls, frame: DataFrame) -> Planned:
         """Numbers beside decimals are decimals."""

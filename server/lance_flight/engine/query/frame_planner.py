@@ -25,6 +25,7 @@ from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.literals import has_moments, with_readable_moment
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
+from lance_flight.engine.compat.operand_types import with_group_frames
 from lance_flight.engine.compat.subqueries import (
     SIDES,
     check_recursive_queries,
@@ -234,6 +235,7 @@ MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 _OF_NULLS = " DISTINCT FROM "
 """A comparison in which NULL is equal to NULL."""
+_HAS_NO_RANGES = "Cannot run range queries on datatype"
 _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
@@ -497,13 +499,22 @@ class FramePlanner:
                 else:
                     return self._asking(calls, plan, coerced) if self._runner.is_endless(coerced) else coerced
             except (SqlError, Unsupported) as exc:
-                readable = _with_other_words(calls.sql, exc)
-                if readable == calls.sql:
-                    raise
-                calls = replace(calls, sql=readable)
+                calls = self._reworded(calls, plan, exc, is_bound=is_bound)
         raise LimitExceeded(
             f"the statement compares more than {MOST_MOMENTS} moments that are written as texts; write TIMESTAMP before them"
         )
+
+    def _reworded(
+        self, calls: TypedCalls, plan: Callable[[str], DataFrame], refusal: LanceFlightError, *, is_bound: bool
+    ) -> TypedCalls:
+        """Return a query that was refused as DataFusion can plan it; the `refusal` is raised where it stands."""
+        message = str(refusal.__cause__ or refusal)
+        reworded = replace(calls, sql=_with_other_words(calls.sql, message))
+        if reworded.sql == calls.sql:
+            reworded = self._numbers(plan, is_bound=is_bound).with_common_types(calls, message)
+        if reworded.sql == calls.sql:
+            raise refusal
+        return reworded
 
     def _asking(self, calls: TypedCalls, plan: Callable[[str], DataFrame], endless: DataFrame) -> DataFrame:
         """Return a query, and the views that it names, planned with conditions that end with their statement; the `endless` one where that has no plan."""
@@ -597,10 +608,11 @@ def _check_calls(frame: DataFrame) -> None:
             raise
 
 
-def _with_other_words(sql: str, refusal: LanceFlightError) -> str:
+def _with_other_words(sql: str, refusal: str) -> str:
     """Return a query as DataFusion can plan it, after it refused it as it is; the same text if its refusal stands."""
-    message = str(refusal.__cause__ or refusal)
-    readable = with_readable_moment(sql, message)
-    if readable is None and is_about_membership(message):
+    if _HAS_NO_RANGES in refusal:
+        return with_group_frames(sql)
+    readable = with_readable_moment(sql, refusal)
+    if readable is None and is_about_membership(refusal):
         readable = with_strict_memberships(sql)
     return readable or sql

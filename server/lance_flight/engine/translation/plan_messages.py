@@ -483,6 +483,18 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
     ),
     (
+        re.compile(r"Cannot run range queries on datatype: (?P<kind>.*)"),
+        lambda found, _: (
+            f"RANGE with a distance is not offered for keys of {sql_types(found['kind'].strip('.'))}; write ROWS, or order by a number or timestamp"
+        ),
+    ),
+    (
+        re.compile(r"expr type (?P<one>.*) can't cast to (?P<other>.*) in InSubquery"),
+        lambda found, _: (
+            f"IN compares {sql_types(found['one'])} with {sql_types(found['other'])} of its query; write a CAST in one of the two"
+        ),
+    ),
+    (
         re.compile(r"only support Literal types for field at idx"),
         "lag and lead take a literal for rows that are not there; write coalesce(lag(a) OVER (…), b)",
     ),

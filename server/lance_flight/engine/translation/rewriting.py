@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from lance_flight.engine.compat.boolean_chains import chain_edits
-from lance_flight.engine.compat.casts import text_length_edits
+from lance_flight.engine.compat.casts import text_length_edits, whole_number_edits
 from lance_flight.engine.compat.checked_arithmetic import concatenation_edits, interval_edits
 from lance_flight.engine.compat.literals import cast_edits, decimal_edits, pattern_edits
 from lance_flight.engine.compat.memberships import (
@@ -42,6 +42,7 @@ from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.select_lists import name_edits
 from lance_flight.engine.sql.tokens import (
     PARAMETERS,
+    STRINGS,
     Edit,
     Kind,
     Token,
@@ -140,6 +141,27 @@ def check_brackets(text: str, tokens: Sequence[Token]) -> None:
 
 
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+
+
+def neighbouring_text_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
+    r"""Return the edits that join texts with a line break between them, as SQL does; `SqlError` for others, which DataFusion takes for names.
+
+    >>> text = "SELECT 'a'\n'b'"
+    >>> edit_text(text, neighbouring_text_edits(text, tokenize(text)))
+    "SELECT 'ab'"
+    """
+    edits: list[Edit] = []
+    for token, following in pairwise(tokens):
+        if not {token.kind, following.kind} <= STRINGS:
+            continue
+        quotes = text[token.stop - 1] + text[following.start]
+        if "\n" not in text[token.stop : following.start] or quotes != "''":
+            place = place_in(text, following.start)
+            raise SqlError(f'two texts stand side by side; write || between them, or AS "a" for a name{place}')
+        edits.append((token.stop - 1, following.start + 1, ""))
+    return edits
+
+
 _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = (
     (json_edits,),
     (operator_edits,),
@@ -161,10 +183,12 @@ _STAGES: tuple[tuple[Callable[[str, list[Token]], Sequence[Edit]], ...], ...] = 
     (lambda _, tokens: chain_edits(tokens),),
     (distinct_order_edits,),
     (lambda text, tokens: sort_key_edits(text, tokens, NUMBERED),),
+    (lambda _, tokens: whole_number_edits(tokens),),
 )
 """Rewrites in the order in which they are made; those of one stage see the same tokens, and touch different ones."""
 _CLAUSES = 3
 _WITH_MACROS = (
+    (neighbouring_text_edits,),
     (named_window_edits,),
     (spelling_edits,),
     (first_value_edits,),

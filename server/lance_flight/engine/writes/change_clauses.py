@@ -25,7 +25,7 @@ from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, Unsupported
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.schema import MOMENTS, NamespaceSchema
-from lance_flight.model.type_names import type_name
+from lance_flight.model.type_names import cast_name
 
 DEFAULT = "DEFAULT"
 DEFAULT_ROW = "DEFAULT VALUES"
@@ -94,7 +94,7 @@ def with_typed_texts(query: str, kinds: Sequence[pa.DataType]) -> str:
 
 
 def _typed(text: str, kind: pa.DataType) -> str:
-    return f"CAST({text} AS {type_name(kind)})"
+    return f"CAST({text} AS {cast_name(kind)})"
 
 
 def _single_tokens(query: str) -> Iterator[tuple[int, Token]]:
