@@ -164,7 +164,7 @@ AREAS: dict[str, Area] = {
     "tickets": Area(
         count=10,
         modules="""
-            flight/tickets.py flight/tickets.py flight/prepared.py flight/actions.py
+            flight/tickets.py flight/tickets.py flight/actions.py flight/actions.py
         """,
         tests="""
             flight/test_flight_tickets flight/test_flight_sessions flight/test_flight_endpoints flight/test_flight_handshakes

@@ -1,16 +1,17 @@
-"""Threads: an event that signal handlers set, and that any thread waits for; and the states of threads that Python did not start.
+"""Threads: an event that signal handlers set, turns at long texts, and states of threads that Python did not start.
 
-Python thread states of foreign threads, kept between the callbacks that run on them.
-
-Each callback would make a state for its thread, map memory for its frames, and drop both again, which every core of the process is
+The state of a foreign thread is kept between the callbacks that run on it. Each callback would make a state for its thread, map memory for its frames, and drop both again, which every core of the process is
 interrupted for: seven or more in a call of gRPC's, and as many in a query of DataFusion's.
+
+Long texts are read one after another: a pass over one keeps Python's lock, and several at once would keep it from all others.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
@@ -80,3 +81,39 @@ class SignalEvent:
         if self._is_set:
             self._wakes.put(None)  # for the others that wait
         return self._is_set
+
+
+_PATIENCE = 0.1
+"""Seconds after which a reader that waits asks whether it is still to go on."""
+
+
+def going_on() -> None:
+    """Ask nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Turns to read texts of at least `long` characters; a thread that has one may take it again."""
+
+    long: int
+    _one: threading.RLock = field(default_factory=threading.RLock)
+
+    @contextmanager
+    def turn(self, length: int, check: Callable[[], None] = going_on) -> Iterator[None]:
+        """Let the block read a text of this length: a long one while no other is read; `check` ends the wait by an error."""
+        if length < self.long:
+            yield
+            return
+        while not self._one.acquire(timeout=_PATIENCE):
+            check()
+        try:
+            check()
+            yield
+        finally:
+            self._one.release()
+
+
+STATEMENTS = Turns(256 << 10)
+"""Those of the texts of statements."""
+DOCUMENTS = Turns(64 << 10)
+"""Those of documents: constant ones are read in other threads than the statement that has its turn."""

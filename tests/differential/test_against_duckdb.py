@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
-from lance_flight.engine.query.partition_wise import key_pruning
+from lance_flight.engine.query.partition_wise import division
 from lance_flight.errors import LanceFlightError
 
 from tests.differential.comparing import answer, difference, is_explained
@@ -104,7 +104,7 @@ def test_a_condition_over_an_outer_join_by_partitions_stays_above_it(matched: Pe
 
 def test_no_keys_of_merge_joins_are_read(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
-        monkeypatch.setattr(key_pruning, name, value)
+        monkeypatch.setattr(division, name, value)
     assert difference(peers, FOUND["one of two conditions over two joins moved"] + " ") is None
 
 

@@ -19,6 +19,7 @@ import pytest
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
+from lance_flight.connections import ANONYMOUS
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED, Access
 from lance_flight.engine.query.names.statement_context import Scope
@@ -29,7 +30,6 @@ from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError
 from lance_flight.flight.status import flight_error
-from lance_flight.shares import ANONYMOUS
 
 Parameters: TypeAlias = Sequence[Any] | pa.RecordBatch | None
 

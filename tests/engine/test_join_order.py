@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.partition_wise import join_order, key_pruning
+from lance_flight.engine.query.partition_wise import division, join_order
 from lance_flight.engine.query.tables import provider
 
 from tests.engine.database import Database, open_engine
@@ -253,12 +253,12 @@ def labelled(first: int) -> list[tuple[str, str]]:
 def test_keys_that_a_limit_cuts_off_prune_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, count: int, first: int
 ) -> None:
-    monkeypatch.setattr(key_pruning, "MOST_KEYS", MOST)
+    monkeypatch.setattr(division, "MOST_KEYS", MOST)
     sql = JOIN.format(f"{name} {first}")
     assert engine.query(sql).num_rows == count
     plan = engine.query(f"EXPLAIN ANALYZE {sql}").to_pylist()
     (said,) = [row["plan"] for row in plan if row["plan_type"] == "dynamic pruning"]
-    assert said.endswith("there are more than 10000" if name == "many" else "2 of 40 partitions are left")
+    assert said.endswith(f"there are more than {MOST}" if name == "many" else "2 of 40 partitions are left")
 
 
 COPIES = "WITH w AS (SELECT f.n, f.k, f.t FROM facts f JOIN names d ON f.k = d.k WHERE d.label = 'a')"
@@ -337,7 +337,7 @@ def test_rows_that_find_none_to_join_with_are_left_out_and_no_others(
         client.run("SET dynamic_pruning = 'off'")
         expected = Counter(client.rows(sql))
     for name, value in (("_MANY", 0), ("_FEWER", 0), ("_SHARE", 1)):
-        monkeypatch.setattr(key_pruning, name, value)
+        monkeypatch.setattr(division, name, value)
     assert Counter(facts.rows(sql)) == expected
     # Whatever keys there are, those of Lance's rows that are not between them are not read.
     monkeypatch.setattr(provider, "_RARE", 1)
@@ -346,7 +346,7 @@ def test_rows_that_find_none_to_join_with_are_left_out_and_no_others(
 
 
 def test_explain_tells_how_many_keys_filter_rows(facts: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_pruning, "_MANY", 0)
+    monkeypatch.setattr(division, "_MANY", 0)
     rows = facts.rows(f"EXPLAIN ANALYZE {FILTERED['inner']}")
     assert ("dynamic pruning", "k of facts by the keys d.k: rows with one of 3 are joined") in rows
 

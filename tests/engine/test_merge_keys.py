@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.partition_wise import key_pruning
+from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.query.tables import table_view
+from lance_flight.engine.statements.answering import Sessions
 
 from tests.engine.database import open_engine
 from tests.selection import IS_FULL
@@ -93,7 +93,7 @@ def test_the_partitions_concerned_are_read_and_give_the_answer_of_all(
     engine.update('INSERT OVERWRITE t SELECT * FROM "t@7"')
     engine.update("DELETE FROM t WHERE id >= 1000")
     assert engine.query("SELECT * FROM t ORDER BY id").equals(before)
-    monkeypatch.setattr(key_pruning, "MOST_KEYS", 0)
+    monkeypatch.setattr(division, "MOST_KEYS", 0)
     assert merged(engine, source, clauses, monkeypatch)[0] in {1, 10, 11}, (
         "the partitions of a literal, or all there are"
     )

@@ -13,7 +13,7 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.translation.parameters import row_of_parameters
 from lance_flight.errors import LanceFlightError
-from lance_flight.flight.prepared import fit_values
+from lance_flight.flight.actions import fit_values
 
 from tests.engine.database import Database, Parameters, bound, bound_rows
 from tests.stock import manifest, stored_by_value, stored_rows

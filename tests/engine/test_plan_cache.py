@@ -21,10 +21,9 @@ from lance_flight.engine.query.access import Access, Grant, GrantedTables, Privi
 from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import PlanCache, Task
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.query.session_factory import Sessions
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.runtime.session_registry import QueryOptions, Session
-from lance_flight.engine.statements.answering import Answering
+from lance_flight.engine.statements.answering import Answering, Sessions
 from lance_flight.errors import Cancelled, LanceFlightError, SqlError
 
 from tests.engine.database import open_engine, refusal

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.errors import InvalidInput
+from lance_flight.flight.actions import PreparedStatements, no_bindings
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.calls import Call
 from lance_flight.flight.dispatch import Updates
-from lance_flight.flight.prepared import PreparedStatements, no_bindings
 from lance_flight.flight.rows import InputRules
 from lance_flight.flight.tickets import Prepared, TicketSealer
 from lance_flight.flight.wire import (

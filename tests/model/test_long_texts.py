@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lance_flight.errors import Cancelled
-from lance_flight.model.long_texts import Turns
+from lance_flight.threads import Turns
 
 
 def _cancelled() -> None:

@@ -280,7 +280,7 @@ class Table(ABC):
         """Write rows as data files, one edit for each partition; delete them if that fails.
 
         Others who write with the same `mark` have the directories of new partitions in common with this one. Rows may have
-        `lineage.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there. Rows that are stored
+        `rows.ORIGIN_FIELDS` where `number_of` says which number the table with an object id has there. Rows that are stored
         already are moved as they are. `check` is called meanwhile, and ends it by an error.
         """
         key = namespace_key(snapshot)

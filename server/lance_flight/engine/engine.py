@@ -33,7 +33,6 @@ from lance_flight.engine.query.planned_query import (
     tasks_of,
 )
 from lance_flight.engine.query.session import QuerySession, parameter_schema
-from lance_flight.engine.query.session_factory import Sessions, in_transaction, temporary_of
 from lance_flight.engine.runtime.admission import NO_LIMITS, AdmissionSlot, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.running_statement import (
@@ -50,7 +49,14 @@ from lance_flight.engine.runtime.streams import BatchStream
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql.references import CATALOG, reads_activity, table_name
 from lance_flight.engine.sql.tokens import LONGEST_PLANNED, insert_head
-from lance_flight.engine.statements.answering import Answering, Reports, maintenance_work
+from lance_flight.engine.statements.answering import (
+    Answering,
+    Reports,
+    Sessions,
+    in_transaction,
+    maintenance_work,
+    temporary_of,
+)
 from lance_flight.engine.statements.kinds import (
     Answer,
     Changes,
@@ -74,8 +80,8 @@ from lance_flight.engine.writes import ingest
 from lance_flight.engine.writes.column_changes import ColumnChanges
 from lance_flight.engine.writes.ingest import APPENDED, IngestOptions, Receiver, SharedPart
 from lance_flight.errors import Cancelled, LimitExceeded, NotFound, SqlError, StatementTimeout
-from lance_flight.model.long_texts import STATEMENTS, going_on
 from lance_flight.model.schema import NamespaceSchema, primary_key_name
+from lance_flight.threads import STATEMENTS, going_on
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from lance_flight.backend_values import (
     SettingValue,
     TablePlace,
 )
+from lance_flight.connections import holder_of
 from lance_flight.flight.wire import SubstraitPlan
-from lance_flight.shares import holder_of
 
 SqlOrPlan: TypeAlias = str | SubstraitPlan
 """Statement that a client submits: SQL text or a Substrait plan."""

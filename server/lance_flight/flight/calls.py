@@ -31,6 +31,7 @@ from pyarrow import flight
 from lance_flight import audit
 from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.backend_values import PeerRequest, SessionState
+from lance_flight.connections import holder_of, may_hold, release
 from lance_flight.errors import InvalidInput, LimitExceeded, Refused, Unauthenticated, Unavailable
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.identity.authentication import (
@@ -45,7 +46,6 @@ from lance_flight.flight.identity.authentication import (
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.status import handler
 from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key
-from lance_flight.shares import holder_of, may_hold, release
 from lance_flight.threads import ThreadState
 
 TOKEN = "auth-token-bin"  # noqa: S105 - the header, not what stands in it

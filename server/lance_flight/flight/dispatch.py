@@ -23,10 +23,9 @@ from pyarrow import flight
 from lance_flight.backend_values import IfExists
 from lance_flight.errors import InvalidInput
 from lance_flight.flight import metadata
-from lance_flight.flight.actions import Actions, Endpoints
+from lance_flight.flight.actions import Actions, BoundStatement, Endpoints, PreparedStatements, whole_plan
 from lance_flight.flight.backend import Backend, IfNotExists, IngestTarget, Planned, Rows
 from lance_flight.flight.calls import NO_OPTIONS, Call
-from lance_flight.flight.prepared import BoundStatement, PreparedStatements, whole_plan
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import InputRules, client_batches, client_schema, read_parameters, read_rows
 from lance_flight.flight.sql_types import result_schema

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lance_flight.errors import DataError, LimitExceeded
 from lance_flight.model.arrow_types import children, is_string
-from lance_flight.model.long_texts import DOCUMENTS
+from lance_flight.threads import DOCUMENTS
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 

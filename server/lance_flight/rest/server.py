@@ -36,7 +36,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lance_flight import audit
 from lance_flight.audit import Subject
-from lance_flight.connections import Tls, bracket_host
+from lance_flight.connections import Tls, bracket_host, holder_of
 from lance_flight.errors import (
     InvalidInput,
     LimitExceeded,
@@ -54,7 +54,6 @@ from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations,
 from lance_flight.rest.errors import answer_error
 from lance_flight.rest.names import DELIMITER, parse_id
 from lance_flight.rest.routes import ROUTES, Body, Route, document
-from lance_flight.shares import holder_of
 
 _START_SECONDS, _MOST_CONNECTIONS = 10.0, 1_000
 _MOST_HEADER_BYTES = 64 << 10

@@ -173,7 +173,7 @@ class PartitionWriter:
     room for it, so that a partition's rows are written in one piece where they fit. Two chunks of at most `CHUNK_BYTES` are in memory
     beside that, one being read while the other is written. Each partition has one open file for as long as there are not too many.
     Writers with one `mark` write new partitions into the same directories; without, each has directories of its own.
-    Rows with an origin (`lineage.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids. `check` is called while it waits
+    Rows with an origin (`rows.ORIGIN_FIELDS`) that stay in their table, by `number_of`, keep their ids. `check` is called while it waits
     for its threads, and ends the write by an error: files of many partitions are written after the last row has come.
     """
 

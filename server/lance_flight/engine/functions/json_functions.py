@@ -27,7 +27,7 @@ from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.json_documents import MOST_CHARACTERS, is_document
-from lance_flight.model.long_texts import DOCUMENTS
+from lance_flight.threads import DOCUMENTS
 
 _SHOWN = 60
 _KEPT_PATHS = 256

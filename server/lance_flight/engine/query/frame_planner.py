@@ -22,8 +22,8 @@ from datafusion.catalog import Table as DataFusionTable
 
 from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.roots.listings import ViewDefinition
+from lance_flight.engine.compat.casts import has_moments, with_readable_moment
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
-from lance_flight.engine.compat.literals import has_moments, with_readable_moment
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.compat.operand_types import with_group_frames
 from lance_flight.engine.compat.subqueries import (

@@ -29,7 +29,8 @@ from datafusion.expr import Values
 
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.roots.directory import TableName
-from lance_flight.engine.compat.literals import row_edits
+from lance_flight.connections import ANONYMOUS
+from lance_flight.engine.compat.casts import row_edits
 from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
 from lance_flight.engine.query.access import stored_name
@@ -50,11 +51,10 @@ from lance_flight.engine.translation.evaluation import evaluate, register_consta
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.engine.translation.typed_calls import NEVER, QUERIES_ONLY, TypedCalls, arrow_types
 from lance_flight.errors import LanceFlightError, NotFound, SqlError, Unsupported
-from lance_flight.model.long_texts import STATEMENTS
 from lance_flight.planning.partitions import Unresolved
 from lance_flight.planning.predicates import Predicate
 from lance_flight.planning.pruning import Pruning
-from lance_flight.shares import ANONYMOUS
+from lance_flight.threads import STATEMENTS
 
 _MARKER = "__parameter"
 _CAST = re.compile(rf"(?<!TRY_)CAST\((?:\(- )*{_MARKER}\(Int64\((?P<number>\d+)\)\)+ AS ")

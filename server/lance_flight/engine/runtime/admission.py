@@ -19,9 +19,9 @@ from enum import Enum
 from functools import partial
 from typing import TypeAlias
 
+from lance_flight.connections import may_hold, release
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import LimitExceeded, QuotaExceeded
-from lance_flight.shares import may_hold, release
 
 HOUR = 3600.0
 BUCKET_SECONDS = 60.0

@@ -20,11 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from lance_flight.audit import Subject
+from lance_flight.connections import holder_of
 from lance_flight.engine.runtime.admission import NO_QUOTAS, UNMETERED, AdmissionSlot, Allowance, ByteMeter
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.streams import HeldBytes
 from lance_flight.errors import Cancelled, StatementTimeout
-from lance_flight.shares import holder_of
 
 
 class StatementKind(Enum):

@@ -16,6 +16,7 @@ from itertools import takewhile
 from lance_flight.backend_values import SessionState
 from lance_flight.catalog.bulk.shared_writes import SharedIngests
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TemporaryTables
+from lance_flight.connections import ANONYMOUS, release
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.errors import (
@@ -28,7 +29,6 @@ from lance_flight.errors import (
     Refused,
 )
 from lance_flight.lru_cache import LruCache
-from lance_flight.shares import ANONYMOUS, release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

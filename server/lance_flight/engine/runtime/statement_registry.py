@@ -25,6 +25,7 @@ import pyarrow as pa
 from lance_flight.audit import record_refusal
 from lance_flight.backend_values import CancelStatus, PeerRequest
 from lance_flight.catalog.storage.retries import looking_since
+from lance_flight.connections import holder_of
 from lance_flight.engine.runtime.admission import (
     NO_LIMITS,
     AdmissionQueue,
@@ -38,7 +39,6 @@ from lance_flight.engine.runtime.running_statement import Issuer, Record, Runnin
 from lance_flight.engine.runtime.streams import OpenStreams
 from lance_flight.errors import Cancelled, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.lru_cache import LruCache
-from lance_flight.shares import holder_of
 
 
 class Peers(Protocol):

@@ -32,11 +32,10 @@ from typing import Any
 import pyarrow as pa
 from datafusion import RecordBatchStream
 
-from lance_flight.connections import close_connection
+from lance_flight.connections import ANONYMOUS, SHARE, close_connection
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.errors import LanceFlightError, LimitExceeded
-from lance_flight.shares import ANONYMOUS, SHARE
 
 
 def release_unused() -> None:

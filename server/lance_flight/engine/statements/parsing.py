@@ -69,8 +69,8 @@ from lance_flight.engine.statements.views import CreateSchema, CreateView, DropS
 from lance_flight.engine.translation.rewriting import number_parameters
 from lance_flight.engine.writes.change_clauses import WITH, place_of_change
 from lance_flight.errors import SqlError
-from lance_flight.model.long_texts import STATEMENTS as LONG_TEXTS
-from lance_flight.model.long_texts import going_on
+from lance_flight.threads import STATEMENTS as LONG_TEXTS
+from lance_flight.threads import going_on
 
 STATEMENTS: tuple[type[Statement], ...] = (
     Query,

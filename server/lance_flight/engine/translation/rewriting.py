@@ -16,9 +16,14 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from lance_flight.engine.compat.boolean_chains import chain_edits
-from lance_flight.engine.compat.casts import text_length_edits, whole_number_edits
+from lance_flight.engine.compat.casts import (
+    cast_edits,
+    decimal_edits,
+    pattern_edits,
+    text_length_edits,
+    whole_number_edits,
+)
 from lance_flight.engine.compat.checked_arithmetic import concatenation_edits, interval_edits
-from lance_flight.engine.compat.literals import cast_edits, decimal_edits, pattern_edits
 from lance_flight.engine.compat.memberships import (
     check_negated_exists,
     membership_edits,

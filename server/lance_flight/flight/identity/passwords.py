@@ -47,6 +47,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from lance_flight.connections import may_hold
 from lance_flight.errors import InvalidInput, TicketError, Unauthenticated, Unavailable
 from lance_flight.file_reloading import Watched
 from lance_flight.flight.identity.authentication import (
@@ -61,7 +62,6 @@ from lance_flight.flight.identity.authentication import (
 )
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.lru_cache import LruCache
-from lance_flight.shares import may_hold
 
 MOST_MEMORY = 1 << 28
 """Most bytes of memory for the check of one password."""

@@ -11,6 +11,7 @@ from lance_flight.audit import Subject
 from lance_flight.catalog.manifests.snapshot import FixedPin
 from lance_flight.catalog.roots.directory import NO_TABLES, PUBLIC, Root, TableName, Temporary, TemporaryTables
 from lance_flight.catalog.storage.leases import SnapshotLease
+from lance_flight.connections import ANONYMOUS
 from lance_flight.engine.query.access import UNLIMITED, Access, Privilege
 from lance_flight.engine.query.tables.system_tables import SystemTables
 from lance_flight.engine.query.tables.table_view import Split
@@ -18,7 +19,6 @@ from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import Issuer, RunningStatement
 from lance_flight.engine.runtime.session_registry import Isolation, QueryOptions, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.shares import ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,13 @@ from lance_flight.engine.plans.nodes import (
 )
 from lance_flight.engine.query.optimising.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.partition_wise import lanes
-from lance_flight.engine.query.partition_wise.aggregates import MetadataPart, from_metadata, is_mergeable, merge_groups
-from lance_flight.engine.query.partition_wise.join_order import read_tables
+from lance_flight.engine.query.partition_wise.join_order import (
+    MetadataPart,
+    from_metadata,
+    is_mergeable,
+    merge_groups,
+    read_tables,
+)
 from lance_flight.engine.query.partition_wise.lanes import Task, run
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, TableView, side_of
