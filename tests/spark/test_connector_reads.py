@@ -35,6 +35,45 @@ def test_every_kind_of_table_is_read_as_the_service_reads_it(
     assert {row.col_name for row in sql.sql(f"DESCRIBE TABLE {catalog}.nulls").collect()} >= {"id", "part", "at", "x"}
 
 
+FIELDS = {
+    "SELECT s.b FROM {t}": [("B",), (None,)],
+    "SELECT s.c.y, id FROM {t}": [("Y", 1), (None, 2)],
+    "SELECT l.q FROM {t}": [(["Q"],), (None,)],
+    "SELECT l[0].q FROM {t} WHERE l[0].q = 'Q'": [("Q",)],
+    "SELECT id FROM {t} WHERE upper(s.b) = 'B'": [(1,)],
+    "SELECT id FROM {t} WHERE s.c.y = 'Y' AND upper(s.b) <> 'A'": [(1,)],
+    "SELECT min(s.b), max(s.c.y), count(s.c.x) FROM {t}": [("B", "Y", 1)],
+    "SELECT o.s.b, n.l.q FROM {t} AS o JOIN {t} AS n ON o.s.b = n.s.b": [("B", ["Q"])],
+    "SELECT s.b, _partition IS NULL FROM {t}": [("B", False), (None, False)],
+    "SELECT data_file.record_count FROM {t}.entries": [(1,), (1,)],
+}
+"""Fields inside columns, each of the type of its neighbour: Spark asks for columns with these fields alone."""
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_fields_inside_columns_are_read_as_themselves(
+    sql: SparkSession, database: Database, table: str, catalog: str
+) -> None:
+    inner = "STRUCT(p VARCHAR, q VARCHAR)"
+    kinds = f"id BIGINT, s STRUCT(a VARCHAR, b VARCHAR, c STRUCT(x VARCHAR, y VARCHAR)), l {inner}[]"
+    database.run(f"CREATE TABLE {table} ({kinds}) PARTITIONED BY (id)")
+    database.run(
+        f"INSERT INTO {table} VALUES (1, {{'a': 'A', 'b': 'B', 'c': {{'x': 'X', 'y': 'Y'}}}}, [{{'p': 'P', 'q': 'Q'}}]), (2, NULL, NULL)"
+    )
+    name = f"{catalog}.{table}"
+    found = {query: values(sql.sql(query.format(t=name))) for query in FIELDS}
+    assert found == {query: texts(rows) for query, rows in FIELDS.items()}
+    query = sql.readStream.table(name).selectExpr("s.b").writeStream.format("memory").queryName(f"{table}_b").start()
+    query.processAllAvailable()
+    query.stop()
+    assert values(sql.table(f"{table}_b")) == texts([("B",), (None,)])
+    sql.sql(f"UPDATE {name} SET id = id + 10 WHERE upper(s.b) = 'B' AND s.c.x IS NOT NULL")
+    sql.sql(
+        f"MERGE INTO {name} AS t USING (SELECT 'Y' AS y) AS n ON t.s.c.y = n.y WHEN MATCHED THEN UPDATE SET id = t.id + 100"
+    )
+    assert database.rows(f"SELECT id FROM {table} ORDER BY id") == [(2,), (111,)]
+
+
 def test_a_plan_names_the_filters_and_the_columns_that_are_read(sql: SparkSession, shapes: Mapping[str, str]) -> None:
     found = sql.table(f"lake.{shapes['nulls']}")
     assert pushed(found.filter("part = 'p1'")) == "part IS NOT NULL, part = 'p1'"

@@ -35,7 +35,7 @@ final class LanceFlightScanBuilder implements ScanBuilder, SupportsPushDownRequi
     @Override
     public void pruneColumns(StructType required) {
         // Rows without columns cannot be told apart from none: a scan has one at least.
-        columns = required.isEmpty() ? new StructType().add(table.schema().fields()[0]) : required;
+        columns = required.isEmpty() ? new StructType().add(table.schema().fields()[0]) : table.whole(required);
     }
 
     @Override

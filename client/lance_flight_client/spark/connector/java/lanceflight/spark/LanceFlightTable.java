@@ -23,6 +23,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -94,6 +95,16 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
     @Override
     public StructType schema() {
         return schema;
+    }
+
+    /** Returns columns that Spark requires as they are read: whole, where it asks for some fields inside a struct alone. */
+    final StructType whole(StructType required) {
+        StructType read = new StructType();
+        for (StructField column : required.fields()) {
+            boolean isStored = schema.getFieldIndex(column.name()).isDefined();
+            read = read.add(isStored ? schema.apply(column.name()) : column);
+        }
+        return read;
     }
 
     @Override

@@ -50,7 +50,7 @@ final class RowChanges implements RowLevelOperation, RowLevelOperationBuilder {
 
         @Override
         public void pruneColumns(StructType required) {
-            columns = required;
+            columns = table.whole(required);
         }
 
         @Override
