@@ -123,6 +123,45 @@ class Embedded(LanceModel):
     vector: Vector(4) = LETTERS.VectorField()
 
 
+NAMED = pa.table(
+    {
+        "id": [1, 2, 3],
+        **{name: [1, 5, 9] for name in ("end", "when", "and", "is", "between", "value", "Case")},
+        "not": [True, False, True],
+        "like": ["x", "y", "z"],
+        "null": [1, None, 3],
+        "meta": [{"ID": n, "end": n, "fileName": f"f{n}"} for n in range(3)],
+        "source": [{"ID": n} for n in range(3)],
+    }
+)
+CONDITIONS = (
+    "end > 1 AND end < 9",
+    "and = 5 AND id > 1",
+    "is IS NOT NULL AND `null` IS NULL",
+    "between BETWEEN 2 AND 6 OR when IN (9)",
+    "NOT `not` AND like LIKE 'y%'",
+    "value NOT IN (1) AND `like` NOT LIKE 'z'",
+    "Case = 5 OR `Case` = 9",
+    "meta.ID = 1 AND META.end < 2",
+    "meta.fileName = 'f2' OR source.ID = 0",
+    "-end + abs(when) = 0 AND cast(end as string) = '5'",
+)
+"""Conditions over columns whose names are words of SQL, and fields with capital letters."""
+
+
+def odd_names(scene: Scene) -> Any:
+    """Rows that conditions find, values that expressions have, and what merges and updates do with them."""
+    table = scene.db.create_table("named", NAMED, mode="overwrite")
+    found: list[Any] = [ids(table.search().where(condition).limit(9).to_arrow()) for condition in CONDITIONS]
+    found.append(sorted(row["x"] for row in table.search().select({"x": "meta.ID + end"}).limit(9).to_list()))
+    table.update(where="id = 2 AND end > 1", values_sql={"end": "end + meta.ID", "and": "and - 1"})
+    condition = "target.end > 1 AND source.and = 5 AND target.meta.ID = source.meta.ID"
+    merged = table.merge_insert("id").when_matched_update_all(where=condition).execute(NAMED)
+    found.append((merged.num_updated_rows, ids(table.search().where("end = 5 AND and = 5").limit(9).to_arrow())))
+    scene.db.drop_table("named")
+    return found
+
+
 def embedded(scene: Scene) -> Any:
     """Rows of a table with an embedding function, found by a text once it is opened again."""
     scene.db.create_table("embedded", schema=Embedded, mode="overwrite").add([{"text": "abba"}, {"text": "dada"}])
@@ -260,6 +299,7 @@ STEPS: dict[str, Step] = {
     "a tag that is absent": lambda s: (failure(lambda: s.table.checkout("absent")), [isinstance(raised(change), RuntimeError) for change in (lambda: s.table.tags.delete("absent"), lambda: s.table.tags.create("late", 10_000))]),
     "an absent version": lambda s: failure(lambda: s.table.checkout(10_000)),
     "rows of statistics": lambda s: s.table.stats()["num_rows"],
+    "names that are words of SQL": odd_names,
     "no specification of LSM writes": lambda s: s.table.get_lsm_write_spec(),
     "drop an index": lambda s: (s.table.drop_index("id_idx"), sorted(each.name for each in s.table.list_indices()))[1],
     "overwrite": lambda s: (s.table.add(documents(0, 5), mode="overwrite"), s.table.count_rows())[1],

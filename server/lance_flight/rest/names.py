@@ -5,7 +5,7 @@ Lance finds the names of columns whatever their case, and takes backticks around
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -150,9 +150,30 @@ _INTEGERS: Mapping[str, str] = MappingProxyType(
 )
 """Types of Arrow by their names in SQL."""
 _OPERATORS = frozenset(
-    ["AND", "OR", "NOT", "IN", "IS", "LIKE", "ILIKE", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "FROM", "DISTINCT"]
+    [
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "IS",
+        "LIKE",
+        "ILIKE",
+        "BETWEEN",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "FROM",
+        "DISTINCT",
+        "SELECT",
+        "WHERE",
+    ]
 )
 """Words before a bracket that are no function."""
+_PREFIXES, _LITERALS = frozenset(["NOT", "CASE"]), frozenset(["NULL", "TRUE", "FALSE"])
+_COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
+_RELATIONS = frozenset(["TARGET", "SOURCE"])
+"""Names of the two tables of a merge."""
 
 
 def expression(text: object, names: Collection[str], relation: str = "", *, is_condition: bool = False) -> str:
@@ -163,6 +184,8 @@ def expression(text: object, names: Collection[str], relation: str = "", *, is_c
 
     >>> expression("`my col` = 'a' AND price > 2", ["my col", "Price"]).split()
     ['("my', 'col"', '=', "'a'", 'AND', '"Price"', '>', '2', ')']
+    >>> expression("and = meta.Id AND in NOT IN (1)", ["and", "id", "in"]).split()
+    ['("and"', '=', 'meta."Id"', 'AND', '"in"', 'NOT', 'IN', '(1)', ')']
     >>> expression("date > date '2026-01-01'", ["date"]).split()
     ['("date"', '>', 'date', "'2026-01-01'", ')']
     >>> print(expression("cast(a as int) = f(b)::bigint OR (a)::text::int = 1", ["a", "b"]).strip(")"))
@@ -177,20 +200,64 @@ def expression(text: object, names: Collection[str], relation: str = "", *, is_c
     _check_single(tokens, text)
     folded = {name.lower(): name for name in reversed(list(names))}
     edits = list(_integer_casts(tokens))
-    for place, token in enumerate(tokens):
-        if token.kind is Kind.NAME:
-            name = token.text if token.text in names else None
-        elif token.kind is Kind.WORD and not _is_type_or_function(tokens, place):
-            name = token.text if token.text in names else folded.get(token.text.lower())
-        else:
-            if is_condition and token.word == "REGEXP_MATCH":
-                edits.append((token.start, token.stop, "regexp_like"))
-            continue
-        if name is not None or token.kind is Kind.NAME:
-            is_inside = place > 0 and tokens[place - 1].is_sign(".")
+    if is_condition:
+        edits += [(token.start, token.stop, "regexp_like") for token in tokens if token.word == "REGEXP_MATCH"]
+    for place, is_field in _places_of_names(tokens, folded, _RELATIONS if relation else ()):
+        token, is_inside = tokens[place], place > 0 and tokens[place - 1].is_sign(".")
+        is_folded = token.kind is Kind.WORD and not is_field
+        name = token.text if token.text in names else folded.get(token.text.lower()) if is_folded else None
+        if name is not None or is_field or token.kind is Kind.NAME:
             before = f"{relation}." if relation and name is not None and not is_inside else ""
             edits.append((token.start, token.stop, before + quote_parts(name or token.text)))
     return enclose(edit_text(text, edits))
+
+
+def _places_of_names(
+    tokens: Sequence[Token], columns: Container[str], relations: Container[str]
+) -> Iterator[tuple[int, bool]]:
+    """Yield where names of columns and of fields inside them stand, and whether it is a field.
+
+    A word behind an operand is an operator, whatever columns there are: two operands never stand side by side.
+    """
+    is_behind = False
+    for place, token in enumerate(tokens):
+        is_relation = token.word in relations and _word_after(tokens, place) == "."
+        if place and tokens[place - 1].is_sign("."):
+            yield place, tokens[place - 2].word not in relations
+            is_behind = True
+        elif token.kind is Kind.NAME or (not is_behind and not is_relation and _is_column(tokens, place, columns)):
+            yield place, False
+            is_behind = True
+        else:
+            is_behind = _ends_operand(tokens, place, is_behind=is_behind)
+
+
+def _is_column(tokens: Sequence[Token], place: int, columns: Container[str]) -> bool:
+    """Return whether a token is the name of a column, where an operand is to stand."""
+    token = tokens[place]
+    if token.kind is not Kind.WORD or token.word in _LITERALS or _is_type_or_function(tokens, place):
+        return False
+    if token.word in _PREFIXES:
+        return _word_after(tokens, place) in _COMPARISONS
+    return token.word not in _OPERATORS or token.text.lower() in columns
+
+
+def _ends_operand(tokens: Sequence[Token], place: int, *, is_behind: bool) -> bool:
+    """Return whether an operand ends with a token that is no name; one may end before it (`is_behind`)."""
+    token = tokens[place]
+    if token.kind is Kind.SIGN:
+        return token.text in ")]"
+    if token.kind is not Kind.WORD:
+        return True
+    if is_behind:
+        return token.word in ("NOT", "END")  # behind NOT is another operator: x NOT IN (1)
+    if token.word == "CASE":
+        return _word_after(tokens, place) == "WHEN"
+    return token.word not in _OPERATORS
+
+
+def _word_after(tokens: Sequence[Token], place: int) -> str:
+    return tokens[place + 1].text.upper() if place + 1 < len(tokens) else ""
 
 
 def _integer_casts(tokens: Sequence[Token]) -> Iterator[Edit]:
