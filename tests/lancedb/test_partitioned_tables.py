@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +217,58 @@ def test_pages_and_the_document(rest: tuple[Server, str], tmp_path: Path) -> Non
             break
     assert found == sorted(found)
     assert {f"page{number}" for number in range(5)} <= set(found)
+    # Versions, tags and branches by pages, each once.
+    table = db.create_table("paged", ROWS.replace_schema_metadata(BY_TENANT))
+    for number in range(4):
+        table.tags.create(f"tag{number}", table.version)
+        table.branches.create(f"branch{number}")
+        table.delete(f"id = {number}")
+    namespace = RestNamespace(uri=address)
+    versions = [each["version"] for each in table.list_versions()]
+    for descending in (False, True):
+        asked = m.ListTableVersionsRequest(id=["paged"], limit=2, descending=descending)
+        listed = [each.version for each in pages(namespace.list_table_versions, asked, "versions")]
+        assert listed == (versions[::-1] if descending else versions)
+    tags = pages(namespace.list_table_tags, m.ListTableTagsRequest(id=["paged"], limit=3), "tags")
+    branches = pages(namespace.list_table_branches, m.ListTableBranchesRequest(id=["paged"], limit=3), "branches")
+    assert (sorted(tags), sorted(branches)) == tuple([f"{kind}{n}" for n in range(4)] for kind in ("tag", "branch"))
+    with pytest.raises(Exception, match="page_token 'elsewhere'"):
+        pages(namespace.list_table_versions, asked.model_copy(update={"page_token": "elsewhere"}), "versions")
+
+
+def pages(ask: Callable[[Any], Any], request: Any, what: str) -> list[Any]:
+    """All that the pages of a list have, in their order."""
+    page = ask(request)
+    found = list(getattr(page, what))
+    while page.page_token:
+        page = ask(request.model_copy(update={"page_token": page.page_token}))
+        found += getattr(page, what)
+    return found
+
+
+def test_a_declared_table_is_in_lists_until_it_is_given_up(rest: tuple[Server, str]) -> None:
+    _, address = rest
+    namespace = RestNamespace(uri=address)
+
+    def listed(**more: bool) -> set[str]:
+        return set(namespace.list_tables(m.ListTablesRequest(id=[], **more)).tables) & {"written", "left", "dropped"}
+
+    places = {
+        name: namespace.declare_table(m.DeclareTableRequest(id=[name])).location
+        for name in ("written", "left", "dropped")
+    }
+    assert (listed(), listed(include_declared=False)) == ({"written", "left", "dropped"}, set())
+    assert "left" in namespace.list_all_tables(m.ListTablesRequest()).tables
+    lance.write_dataset(ROWS, places["written"])
+    given_up = namespace.deregister_table(m.DeregisterTableRequest(id=["left"]))
+    assert given_up.location == places["left"]
+    namespace.drop_table(m.DropTableRequest(id=["dropped"]))
+    assert listed() == listed(include_declared=False) == {"written"}
+    with pytest.raises(Exception, match=r"a table is where its name says.*; expected DropTable"):
+        namespace.deregister_table(m.DeregisterTableRequest(id=["written"]))
+    namespace.drop_table(m.DropTableRequest(id=["written"]))
+    assert listed() == set()
+    for gone in (namespace.deregister_table, namespace.drop_table):
+        request = m.DeregisterTableRequest if gone == namespace.deregister_table else m.DropTableRequest
+        with pytest.raises(Exception, match="no table"):
+            gone(request(id=["left"]))

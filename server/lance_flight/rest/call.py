@@ -21,8 +21,8 @@ from lance_flight.lru_cache import IDLE_SECONDS, LruCache
 from lance_flight.rest.names import TableId, expression
 
 Read = Callable[[int], bytes | bytearray]
-Declared: TypeAlias = LruCache[tuple[str, str, str], str]
-"""Locations of tables by who has declared them, their schemas and names."""
+Declared: TypeAlias = LruCache[tuple[str, TableId], tuple[str, TableId, str]]
+"""Tables that somebody has declared, with their locations, until they are seen."""
 JSON = "application/json"
 MOST_DECLARED = 1_024
 MOST_ON_PAGE, _LONGEST_LIMIT = 10_000, 9
@@ -109,6 +109,20 @@ class RestCall:
         """The table that the request changes, on the branch that it says."""
         return self.newest.pin(None, self.branch)
 
+    def declarations(self) -> list[tuple[TableId, str]]:
+        """Return the tables that the caller has declared, and whose engine has not written them, with their locations."""
+        return [(table, place) for owner, table, place in self.declared.values() if owner == self.caller.principal]
+
+    def declare(self, table: TableId, location: str) -> None:
+        """Remember a table that the caller has declared."""
+        owner = self.caller.principal
+        self.declared.put((owner, table), (owner, table, location), owner=owner)
+
+    def forget_declaration(self, table: TableId) -> str | None:
+        """Forget a table that the caller has declared, and return its location; None for any other."""
+        found = self.declared.pop((self.caller.principal, table))
+        return None if found is None else found[2]
+
     @property
     def branch(self) -> str | None:
         """The branch that the request says."""
@@ -125,10 +139,9 @@ class RestCall:
             raise InvalidInput(f"limit {text[:40]!r}; expected a whole number")
         return int(text) or None
 
-    def page(self, names: Iterable[str]) -> tuple[list[str], str | None]:
+    def page(self, names: Iterable[str], most: int = MOST_ON_PAGE) -> tuple[list[str], str | None]:
         """Return the names after the page token of the request, at most its limit, and the token of the next page; None after the last one."""
-        limit, after = self.limit or MOST_ON_PAGE, self.query.get("page_token", "")
-        limit = min(limit, MOST_ON_PAGE)
+        limit, after = min(self.limit or most, most), self.query.get("page_token", "")
         rest = sorted(name for name in names if name > after)
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 

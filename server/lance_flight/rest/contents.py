@@ -42,8 +42,18 @@ def _version_json(snapshot: dict[str, Any]) -> dict[str, Any]:
 def list_versions(call: RestCall) -> RestAnswer:
     """List the versions of a table: its snapshots."""
     found = [_version_json(snapshot) for snapshot in _snapshots(call)]
-    descending = str(call.json.get("descending", call.query.get("descending", ""))).lower() == "true"
-    return RestAnswer({"versions": (found[::-1] if descending else found)[: call.limit]})
+    is_descending = str(call.json.get("descending", call.query.get("descending", ""))).lower() == "true"
+    if is_descending:
+        found.reverse()
+    after = call.query.get("page_token", "")
+    if after:
+        numbers = [version["version"] for version in found]
+        if not after.isdecimal() or int(after[:20]) not in numbers:
+            raise InvalidInput(f"page_token {after[:40]!r}; expected one of a page of versions")
+        found = found[numbers.index(int(after)) + 1 :]
+    page = found[: call.limit]
+    token = {"page_token": str(page[-1]["version"])} if len(page) < len(found) else {}
+    return RestAnswer({"versions": page} | token)
 
 
 def describe_version(call: RestCall) -> RestAnswer:
@@ -70,7 +80,15 @@ def list_tags(call: RestCall) -> RestAnswer:
     """List the tags of a table, by their names."""
     tags = _tags(call)
     # LanceDB's clients read the tags themselves, those of the catalog an object with them.
-    return RestAnswer(tags if call.is_lancedb else {"tags": tags})
+    return RestAnswer(tags) if call.is_lancedb else _page_of(call, "tags", tags)
+
+
+def _page_of(call: RestCall, what: str, entries: Mapping[str, Any]) -> RestAnswer:
+    """Return a page of entries by their names: all of them if the request has no limit."""
+    names, token = call.page(entries, len(entries))
+    return RestAnswer(
+        {what: {name: entries[name] for name in names}} | ({} if token is None else {"page_token": token})
+    )
 
 
 def tag_version(call: RestCall) -> RestAnswer:
@@ -109,14 +127,11 @@ def _branches(call: RestCall) -> list[dict[str, Any]]:
 
 def list_branches(call: RestCall) -> RestAnswer:
     """List the branches of a table."""
-    return RestAnswer(
-        {
-            "branches": {
-                branch["name"]: {"parentVersion": branch["forked_at"], "createAt": 0, "manifestSize": 0, "metadata": {}}
-                for branch in _branches(call)
-            }
-        }
-    )
+    branches = {
+        branch["name"]: {"parentVersion": branch["forked_at"], "createAt": 0, "manifestSize": 0, "metadata": {}}
+        for branch in _branches(call)
+    }
+    return _page_of(call, "branches", branches)
 
 
 def create_branch(call: RestCall) -> RestAnswer:

@@ -58,9 +58,6 @@ _NAMESPACE, _TABLE, _VIEW = "/v1/namespace/{id}", "/v1/table/{id}", "/v1/view/{i
 _INDEX = _TABLE + "/index/{index_name}"
 
 _REFUSED: Mapping[str, Mapping[str, str]] = {
-    "a table is where its name says, and in the catalog as long as it is there; expected DropTable": {
-        "DeregisterTable": f"{_TABLE}/deregister"
-    },
     "no column is computed by functions of the catalog; expected UpdateTable, or AddColumns with an expression": {
         "AlterTableBackfillColumns": f"{_TABLE}/backfill_column"
     },
@@ -109,6 +106,7 @@ ROUTES = (
     Route(f"{_TABLE}/declare", "DeclareTable", tables.declare_table, "DDL", m.DeclareTableRequest),
     Route(f"{_TABLE}/clone", "CloneTable", tables.clone_table, "DDL"),
     Route(f"{_TABLE}/register", "RegisterTable", tables.register_table, "SELECT", m.RegisterTableRequest),
+    Route(f"{_TABLE}/deregister", "DeregisterTable", tables.deregister_table, "SELECT", m.DeregisterTableRequest),
     Route(f"{_TABLE}/drop", "DropTable", tables.drop_table, "DDL", m.DropTableRequest),
     Route(f"{_TABLE}/rename", "RenameTable", tables.rename_table, "DDL", m.RenameTableRequest),
     Route(f"{_TABLE}/stats", "GetTableStats", tables.stats, "SELECT", m.GetTableStatsRequest),

@@ -36,8 +36,15 @@ def visible_tables(call: RestCall) -> list[TableEntry]:
 
 def list_all_tables(call: RestCall) -> RestAnswer:
     """List the tables of all schemas by their identifiers."""
-    found = (call.delimiter.join((*namespace_of(entry.db_schema), entry.name)) for entry in visible_tables(call))
-    return _list_page(call, found)
+    found = {TableId(entry.db_schema, entry.name) for entry in visible_tables(call)} | _declared(call)
+    return _list_page(call, (call.delimiter.join((*namespace_of(each.db_schema), each.name)) for each in found))
+
+
+def _declared(call: RestCall) -> set[TableId]:
+    """Return the tables that the caller has declared, unless the request wants those that are written alone."""
+    if call.query.get("include_declared", "true").lower() == "false":
+        return set()
+    return {table for table, _ in call.declarations()}
 
 
 def list_tables(call: RestCall) -> RestAnswer:
@@ -46,7 +53,8 @@ def list_tables(call: RestCall) -> RestAnswer:
     names = [entry.name for entry in visible_tables(call) if entry.db_schema == db_schema]
     if not names and db_schema not in {schema_name for _, schema_name in call.backend.db_schemas(call.caller)}:
         return _list_page(call, namespaces.partition_tables(call))
-    return _list_page(call, names)
+    declared = [table.name for table in _declared(call) if table.db_schema == db_schema]
+    return _list_page(call, {*names, *declared})
 
 
 def _list_page(call: RestCall, names: Iterable[str]) -> RestAnswer:
@@ -67,10 +75,11 @@ def describe_table(call: RestCall) -> RestAnswer:
     try:
         schema, version = call.describe(table)
     except NotFound:
-        location = call.declared.get((call.caller.principal, table.db_schema, table.name))
+        location = dict(call.declarations()).get(table)
         if location is None:
             raise
         return RestAnswer(_named(table) | {"location": location, "table_uri": location, "is_only_declared": True})
+    call.forget_declaration(call.newest)
     said = _named(table) | {
         "version": version,
         "schema": schema_to_json(call.with_metadata(schema, table)),
@@ -120,7 +129,7 @@ def declare_table(call: RestCall) -> RestAnswer:
     """Return where the caller's own engine is to write a new plain table."""
     table = call.newest
     location = call.backend.declare(call.caller, table.db_schema, table.name)
-    call.declared.put((call.caller.principal, table.db_schema, table.name), location, owner=call.caller.principal)
+    call.declare(table, location)
     return RestAnswer({"location": location, "managed_versioning": False})
 
 
@@ -191,9 +200,29 @@ def _table_at(call: RestCall, location: str) -> TableId | None:
 
 
 def drop_table(call: RestCall) -> RestAnswer:
-    """Drop a table."""
-    call.run(f"DROP TABLE {call.newest.sql}")
+    """Drop a table, or forget that it was declared."""
+    try:
+        call.run(f"DROP TABLE {call.newest.sql}")
+    except NotFound:
+        if call.forget_declaration(call.newest) is None:
+            raise
+    call.forget_declaration(call.newest)
     return RestAnswer({"id": list(call.parts)})
+
+
+def deregister_table(call: RestCall) -> RestAnswer:
+    """Forget that a table was declared."""
+    try:
+        call.describe(call.newest)
+    except NotFound:
+        location = call.forget_declaration(call.newest)
+        if location is None:
+            raise
+        return RestAnswer({"id": list(call.parts), "location": location})
+    raise Unsupported(
+        "DeregisterTable is not offered: a table is where its name says, and in the catalog as long as it is there;"
+        " expected DropTable, or a table that was declared alone"
+    )
 
 
 def rename_table(call: RestCall) -> RestAnswer:
