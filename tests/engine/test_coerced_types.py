@@ -164,7 +164,19 @@ OF_UNUSUAL = {
         ),
     ),
     "u": (
-        *("c / 2", "7 / c", "c / 2 = 1", "c / (k + 1)", "printf('%d', c)", "format('{}', c)"),
+        *(
+            "c / 2",
+            "7 / c",
+            "c - 5",
+            "c + c",
+            "first - c",
+            "c * c - c",
+            "1::TINYINT UNSIGNED - c",
+            "c / 2 = 1",
+            "c / (k + 1)",
+            "printf('%d', c)",
+            "format('{}', c)",
+        ),
         *("nvl(c, 5)", "sum(c) OVER () / 2", "c / 2::BIGINT UNSIGNED"),
     ),
     "l": ("list_sum(c)", "list_avg(c)", "list_max(c)", "c::VARCHAR", "array_to_string(c, ',')", "nvl(c, [7, 8])"),
@@ -237,3 +249,15 @@ def test_numbers_of_rows_and_elements_are_bigint(unusual: Database, call: str) -
     found = unusual.query(f"SELECT ({call}) AS n, ({call}) / 2 AS half FROM t{window}")
     assert found.schema.types == [pa.int64(), pa.int64()]
     assert [row["half"] for row in found.to_pylist()] == [row["n"] // 2 for row in found.to_pylist()]
+
+
+def test_unsigned_numbers_do_not_wrap(unusual: Database) -> None:
+    largest = 2**64 - 1
+    unusual.ingest("large", pa.table({"u": pa.array([largest, 3], pa.uint64())}))
+    found = unusual.rows(
+        "SELECT u + u, 3::BIGINT UNSIGNED - u, u / 2, count(*) FROM large GROUP BY u, u + u ORDER BY u"
+    )
+    assert found == [(6, 0, 1, 1), (2 * largest, 3 - largest, largest // 2, 1)]
+    assert unusual.value("SELECT sum(u) FROM large WHERE u > 3") == largest
+    for value in ("sum(u)", "sum(u) OVER (ORDER BY u)", "sum(DISTINCT u)", "sum(u) FILTER (WHERE u > 0)"):
+        assert f"{largest + 3} is out of range BIGINT UNSIGNED" in unusual.refuses(f"SELECT {value} FROM large")

@@ -310,30 +310,60 @@ def _is_interval(reader: _Reader, at: int) -> bool:
     return INTERVALS.fullmatch(reader.text(at)) is not None
 
 
-def with_divided(text: str) -> tuple[str, list[str]]:
-    """Return a text with what is divided, and by what, in functions, and the names of the functions.
+def may_compute(text: str) -> bool:
+    """Return whether a query may have arithmetic of two operands."""
+    return _COMPUTES.search(text) is not None
 
-    >>> with_divided("SELECT a * b / (c + 1) - d FROM t")[0]
-    'SELECT __operand_call0(a * b) / __operand_call1((c + 1)) - d FROM t'
+
+def with_terms(text: str) -> tuple[str, list[str]]:
+    """Return a text with each operand of arithmetic in a function, and the names of the functions.
+
+    >>> with_terms("SELECT a * b / (c + 1) - d FROM t")[0]
+    'SELECT __operand_call6(__operand_call2(__operand_call0(a) * __operand_call1(b)) / __operand_call3((__operand_call4(c) + __operand_call5(1)))) - __operand_call7(d) FROM t'
     """
     factors = Factors(tokenize(text))
-    return named_alike(text, factors, list(chain(*_quotients(factors))))
+    return named_alike(text, factors, list(chain(*_terms(factors).values())))
 
 
-def with_whole_quotients(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
-    """Return the text with casts of whole numbers beside BIGINT UNSIGNED in a quotient: DataFusion 55 makes a fraction of both."""
+def with_exact_unsigned(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
+    """Return the text with unsigned numbers in arithmetic as DuckDB and PostgreSQL have it.
+
+    DataFusion 55 wraps a sum, difference or product of two, which are decimals here, as those of one and a BIGINT are, and BIGINT of
+    shorter ones. Beside a BIGINT it makes a fraction of a quotient.
+    """
     around: dict[Span, tuple[str, str]] = {}
-    for kinds in _kinds(_quotients(Factors(tokenize(text))), names, types):
-        if pa.uint64() in kinds.values():
-            signed = [span for span, kind in kinds.items() if pa.types.is_signed_integer(kind)]
+    terms = _terms(Factors(tokenize(text)))
+    for sign, kinds in zip(terms, _kinds(list(terms.values()), names, types), strict=True):
+        is_long = pa.uint64() in kinds.values()
+        unsigned = [span for span, kind in kinds.items() if pa.types.is_unsigned_integer(kind)]
+        signed = [span for span, kind in kinds.items() if pa.types.is_signed_integer(kind)]
+        if sign[1] == "/" and is_long:
             around |= dict.fromkeys(signed, ("CAST(", " AS BIGINT UNSIGNED)"))
-    return wrap_spans(text, around)
+        elif sign[1] != "/" and len(unsigned) > 1:
+            around |= dict.fromkeys(unsigned, ("CAST(", f" AS {'DECIMAL(20, 0)' if is_long else 'BIGINT'})"))
+    # A term of decimals is one already.
+    inner = {span for span in around if not any(span != other and _is_within(other, span) for other in around)}
+    return wrap_spans(
+        text, {span: around[span] for span in around if span in inner or around[span][1].endswith("UNSIGNED)")}
+    )
 
 
-def _quotients(factors: Factors) -> list[list[Span]]:
-    """Return the two operands of each quotient."""
-    signs = [at for at, token in enumerate(factors.tokens) if token.is_sign("/") and factors.is_binary(at)]
-    return [[(factors.left_of(at, "*"), at), (at + 1, factors.right_of(at, "*"))] for at in signs]
+def _is_within(span: Span, other: Span) -> bool:
+    return other[0] <= span[0] and span[1] <= other[1]
+
+
+def _terms(factors: Factors) -> dict[tuple[int, str], list[Span]]:
+    """Return the place of each sign of arithmetic with the sign, and its two operands."""
+    signs = [
+        (at, token.text)
+        for at, token in enumerate(factors.tokens)
+        if token.kind is Kind.SIGN and token.text in {"+", "-", "*", "/"} and factors.is_binary(at)
+    ]
+    return {
+        (at, sign): [(factors.left_of(at, kind), at), (at + 1, factors.right_of(at, kind))]
+        for at, sign in signs
+        for kind in ["+" if sign in "+-" else "*"]
+    }
 
 
 def may_order_nested(text: str, plan: str) -> bool:
@@ -389,6 +419,7 @@ def _is_of_order(reader: _Reader, operator: int) -> bool:
     return "BETWEEN" in words or reader.join_tokens(operator, reader.sign_stop(operator)) in {"<", ">", "<=", ">="}
 
 
+_COMPUTES = re.compile(r"[\w\")\]]\s*[-+*/]\s*[\w\"(.$'-]")
 _ORDERING = frozenset(["GREATEST", "LEAST", "MIN", "MAX"])
 _MAKES_NESTED = re.compile(r"[\[{]|array|list|map|row|struct", re.IGNORECASE)
 _NESTED_COLUMN = re.compile(r"(?P<name>\w*)\)*:(?:List|LargeList|FixedSizeList|Struct|Map)\(")
@@ -480,7 +511,7 @@ def with_summed(text: str) -> tuple[str, list[str]]:
 def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
     """Return the text with sums and means of long decimals that have room for all rows, and are refused where the result is too long.
 
-    DataFusion 55 wraps a sum beyond 128 bits. The result has the type that it had; a mean of more than 34 digits has fewer of its four
+    DataFusion 55 wraps a sum beyond 128 bits, and one of BIGINT UNSIGNED beyond 64. The result has the type that it had; a mean of more than 34 digits has fewer of its four
     digits more behind the point, as in Spark.
     """
     factors = Factors(tokenize(text))
@@ -490,6 +521,9 @@ def with_wide_sums(text: str, names: Sequence[str], types: Mapping[str, pa.DataT
         if kind is not None and pa.types.is_decimal128(kind) and kind.precision > _ROOM_FOR_ROWS:
             around[span] = "CAST(", f" AS DECIMAL({_WIDE}, {kind.scale}))"
             around[call] = "CAST(", f" AS DECIMAL{(_DIGITS, kind.scale) if word == 'SUM' else _mean(kind)})"
+        elif kind == pa.uint64() and word == "SUM":
+            around[span] = "CAST(", " AS DECIMAL(20, 0))"
+            around[call] = "CAST(", " AS BIGINT UNSIGNED)"
     return wrap_spans(text, around)
 
 

@@ -689,7 +689,8 @@ def _entropy(columns: Columns) -> pa.Array:
 
 
 def _type_names(columns: Columns) -> pa.Array:
-    name = type_name(columns[0].type).replace("TIMESTAMP(6)", "TIMESTAMP").replace("TIMESTAMPTZ(6)", "TIMESTAMPTZ")
+    kind = pa.binary() if is_bytes(columns[0].type) else columns[0].type
+    name = type_name(kind).replace("TIMESTAMP(6)", "TIMESTAMP").replace("TIMESTAMPTZ(6)", "TIMESTAMPTZ")
     return pa.repeat(pa.scalar(name, pa.utf8()), len(columns[0]))
 
 

@@ -45,6 +45,7 @@ from lance_flight.engine.compat.operand_types import (
     check_ordered,
     may_compare_intervals,
     may_compare_zoned_texts,
+    may_compute,
     may_make_nan,
     may_meet_moments,
     may_order_nested,
@@ -52,8 +53,8 @@ from lance_flight.engine.compat.operand_types import (
     may_take_parts,
     named_alike,
     with_compared,
-    with_divided,
     with_doubles,
+    with_exact_unsigned,
     with_interval_lengths,
     with_local_texts,
     with_measured,
@@ -67,8 +68,8 @@ from lance_flight.engine.compat.operand_types import (
     with_parts_of_spans,
     with_results,
     with_summed,
+    with_terms,
     with_timestamps,
-    with_whole_quotients,
     with_wide_sums,
 )
 from lance_flight.engine.compat.wrong_comparisons import may_compare_bits
@@ -168,7 +169,7 @@ def _queries_of_conversions(factors: Factors) -> dict[int, tuple[int, ...]]:
 _MOST_ROUNDS, _MOST_REPEATS = 4, 32
 _FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
 _TEXT = re.compile("Utf8")
-_UNSIGNED = re.compile("UInt64")
+_UNSIGNED = re.compile("UInt")
 _DURATION = re.compile(r"Duration\(")
 _DATE, _TIMESTAMP, _OF_NANOSECONDS = re.compile("Date32"), re.compile(r"Timestamp\("), " AS Timestamp(ns"
 _OWN_TEXTS = re.compile("Float|Date64|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
@@ -189,9 +190,9 @@ Planned = tuple[TypedCalls, DataFrame]
 
 
 def has_wide_sums(plan: LogicalPlan) -> bool:
-    """Return whether a plan may have sums of decimals that leave 38 digits."""
+    """Return whether a plan may have sums of decimals that leave 38 digits, or of unsigned numbers that leave 64 bits."""
     shown = plan.display_indent_schema()
-    return _LONG_DECIMAL in shown and may_sum(shown)
+    return (_LONG_DECIMAL in shown or "UInt64" in shown) and may_sum(shown)
 
 
 def _has(kind: re.Pattern[str], frame: DataFrame) -> bool:
@@ -232,7 +233,7 @@ def _readable(casts: TextCasts) -> _TypedRewrite:
     )
 
 
-_NUMBERS = (
+_WIDE_NUMBERS = (
     # Sums of long decimals do not wrap.
     _TypedRewrite(
         may_change=lambda sql, frame: may_sum(sql) and has_wide_sums(frame.logical_plan()),
@@ -243,19 +244,24 @@ _NUMBERS = (
             " or sum(CAST(a AS DECIMAL(28, s)))"
         ),
     ),
+    # Whole numbers do not wrap, and have whole quotients.
+    _TypedRewrite(
+        may_change=lambda sql, frame: may_compute(sql) and _has(_UNSIGNED, frame),
+        ask=with_terms,
+        change=lambda calls, names, types: replace(calls, sql=with_exact_unsigned(calls.sql, names, types)),
+        refusal=(
+            "arithmetic of unsigned numbers may leave their bits, and this statement cannot be planned with a check of that; write CAST(a AS BIGINT),"
+            " or CAST(a AS DECIMAL(20, 0))"
+        ),
+    ),
+)
+_NUMBERS = (
     # Casts of doubles and decimals to integers round.
     _TypedRewrite(
         may_change=lambda sql, frame: may_cast_to_integers(sql) and _has(_FRACTIONS, frame),
         ask=with_cast_operands,
         change=_in_calls(ROUNDED, with_rounded_casts),
         refusal="a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
-    ),
-    # Whole numbers have whole quotients.
-    _TypedRewrite(
-        may_change=lambda sql, frame: "/" in sql and _has(_UNSIGNED, frame),
-        ask=with_divided,
-        change=lambda calls, names, types: replace(calls, sql=with_whole_quotients(calls.sql, names, types)),
-        refusal="whole numbers have whole quotients, and this statement cannot be planned so; write CAST(a AS BIGINT) / b",
     ),
     # Intervals are compared by their lengths.
     _TypedRewrite(
@@ -350,6 +356,7 @@ class NumberRewriting:
             *(partial(self._with_typed, rewrite) for rewrite in (_NESTED, _LOCAL_TEXTS, _ZONES, _MOMENTS)),
             self._with_decimals,
             self._with_doubles,
+            *(partial(self._with_typed, rewrite) for rewrite in _WIDE_NUMBERS),
             self._with_checks,
             *(partial(self._with_typed, rewrite) for rewrite in _NUMBERS),
             self._with_parts_of_spans,

@@ -483,6 +483,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
     ),
     (
+        re.compile(r"Unary operator '-' only supports"),
+        "- takes no such value; write -CAST(a AS BIGINT) of an unsigned number, and b - a in place of -(a - b) of moments",
+    ),
+    (
         re.compile(r"Cannot run range queries on datatype: (?P<kind>.*)"),
         lambda found, _: (
             f"RANGE with a distance is not offered for keys of {sql_types(found['kind'].strip('.'))}; write ROWS, or order by a number or timestamp"
