@@ -196,7 +196,7 @@ AREAS: dict[str, Area] = {
         count=15,
         modules="""
             engine/writes/row_changes.py engine/writes/row_changes.py engine/writes/row_changes.py
-            engine/writes/row_changes.py engine/writes/writable_tables.py engine/statements/row_changes.py
+            engine/writes/row_changes.py engine/writes/ingest.py engine/statements/row_changes.py
             engine/statements/row_changes.py engine/statements/insert.py catalog/commits/writer.py
             catalog/commits/writer.py
         """,

@@ -16,8 +16,7 @@ from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.publication import publish
-from lance_flight.catalog.storage.branches import BranchRef
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.storage.store import BranchRef, Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SerializationFailure, Unsupported

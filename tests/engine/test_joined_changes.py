@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import duckdb
 import pytest
-from lance_flight.engine.writes.writable_tables import WritableTable
+from lance_flight.engine.writes.ingest import WritableTable
 
 from tests.engine.database import Database
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from lance_flight.engine.writes import partition_suggestions
-from lance_flight.engine.writes.partition_suggestions import MOST_TABLES, suggestions
+from lance_flight.engine.writes import definitions
+from lance_flight.engine.writes.definitions import MOST_TABLES, suggestions
 from lance_flight.errors import LanceFlightError
 
 COUNT = 20_000
@@ -28,7 +28,7 @@ ROWS = pa.table(
 
 @pytest.fixture(autouse=True)
 def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_suggestions, "FEWEST_ROWS", COUNT // 4)
+    monkeypatch.setattr(definitions, "FEWEST_ROWS", COUNT // 4)
 
 
 def months(number: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def test_most_tables_of_enough_rows_come_first() -> None:
 def test_columns_of_too_many_values_are_suggested_as_buckets_where_there_are_rows_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_suggestions, "_BUCKET_ROWS", 10_000)
+    monkeypatch.setattr(definitions, "_BUCKET_ROWS", 10_000)
     parts = [pa.table({"id": pa.array(range(part * 7_000, (part + 1) * 7_000))}) for part in range(6)]
     found = suggestions(parts[0].schema, (batch for part in parts for batch in part.to_batches()))
     assert [(each.fields, each.tables, each.typical, each.is_fit) for each in found] == [

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.engine.statements.parsing import parse

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import is_alias, relation_places
+from lance_flight.engine.sql.references import Cursor, is_alias, relation_places
 from lance_flight.engine.sql.tokens import MOST_TOKENS, Edit, Kind, TokenPlaces, edit_text, tokens_of
 from lance_flight.errors import InvalidInput
 

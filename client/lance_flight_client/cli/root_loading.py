@@ -17,6 +17,12 @@ from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.statements.create_table import columns_of
+from lance_flight.engine.writes.definitions import (
+    FEWEST_ROWS,
+    MOST_TABLES,
+    PartitionSuggestion,
+    suggestions,
+)
 from lance_flight.engine.writes.ingest import (
     COMMIT_ID,
     OVERWRITE,
@@ -24,12 +30,6 @@ from lance_flight.engine.writes.ingest import (
     IngestOptions,
     TableProperties,
     check_new,
-)
-from lance_flight.engine.writes.partition_suggestions import (
-    FEWEST_ROWS,
-    MOST_TABLES,
-    PartitionSuggestion,
-    suggestions,
 )
 
 from lance_flight_client.cli.arguments import MODES, month_note

@@ -23,12 +23,11 @@ from lance_flight.catalog.manifests.manifest import manifest_schema
 from lance_flight.catalog.manifests.manifest_rows import NOTES, guard_row, notes_text, with_note
 from lance_flight.catalog.manifests.snapshot import FILE_VERSION, NAMESPACE_KEY, SCHEMA_KEY, STABLE_ROW_IDS, Snapshot
 from lance_flight.catalog.manifests.version_log import OPERATION, Change, Revision, VersionLog, commit, transactions_of
-from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import PLAIN_TABLE, check_table, check_values, chosen_version
 from lance_flight.catalog.storage.lance_columns import new_schema, numbered_columns
 from lance_flight.catalog.storage.retries import conflicts, looks
-from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, shared_session, unreadable
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, BranchRef, Store, shared_session, unreadable
 from lance_flight.catalog.storage.table_versions import kept_tables
 from lance_flight.catalog.storage.whole_files import VERSIONS, is_version_name, seal_fragments
 from lance_flight.catalog.table import PartitionedNamespace, Table

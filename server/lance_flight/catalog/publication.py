@@ -24,9 +24,9 @@ from lance_flight.catalog.manifests.manifest import Manifest
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Difference, Revision, conform_rows
 from lance_flight.catalog.schema_evolution import Computed, SchemaStep, StagedSchemas
-from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_columns import field_id, numbers_of_columns
+from lance_flight.catalog.storage.store import BranchRef
 from lance_flight.catalog.storage.table_versions import map_tables
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions

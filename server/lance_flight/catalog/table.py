@@ -47,8 +47,13 @@ from lance_flight.catalog.manifests.version_log import (
     namespace_metadata,
     schema_text,
 )
-from lance_flight.catalog.storage.branches import (
+from lance_flight.catalog.storage.formats import chosen_version
+from lance_flight.catalog.storage.lance_columns import all_rows
+from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshots, leases
+from lance_flight.catalog.storage.retries import ADOPT, retry
+from lance_flight.catalog.storage.store import (
     BranchRef,
+    Store,
     TagRef,
     branches_of,
     create_branch,
@@ -58,11 +63,6 @@ from lance_flight.catalog.storage.branches import (
     replace_tag,
     tags_of,
 )
-from lance_flight.catalog.storage.formats import chosen_version
-from lance_flight.catalog.storage.lance_columns import all_rows
-from lance_flight.catalog.storage.leases import SnapshotLease, expiring_snapshots, leases
-from lance_flight.catalog.storage.retries import ADOPT, retry
-from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.rows import NumberOf, conform_with_lineage, in_parts
 from lance_flight.errors import (

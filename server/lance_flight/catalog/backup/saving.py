@@ -44,11 +44,10 @@ from lance_flight.catalog.backup.backup_format import (
 )
 from lance_flight.catalog.manifests.snapshot import BranchVersion, PartitionTable, Snapshot, Tag
 from lance_flight.catalog.roots.directory import PUBLIC, Root
-from lance_flight.catalog.storage.branches import tags_of
 from lance_flight.catalog.storage.lance_columns import has_extension
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.catalog.storage.retries import RetryPolicy, retry
-from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, tags_of
 from lance_flight.catalog.storage.table_versions import LocationGuard, map_tables
 from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.catalog.table import Table

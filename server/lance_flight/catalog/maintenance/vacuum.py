@@ -31,8 +31,6 @@ from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
 from lance_flight.catalog.maintenance import OperationReport
 from lance_flight.catalog.manifests.snapshot import BranchVersion, Version
-from lance_flight.catalog.storage import branches
-from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import flush, take_back
 from lance_flight.catalog.storage.leases import (
     CONFIRMED,
@@ -51,7 +49,7 @@ from lance_flight.catalog.storage.leases import (
 )
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.staging_area import last_full, run_with_reserve
-from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, StoredFile
+from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, StoredFile, is_table_branch, open_branch
 from lance_flight.catalog.storage.table_versions import LocationGuard
 from lance_flight.catalog.storage.whole_files import BRANCHES, INDICES, PRIVATE, VERSIONS, is_detached, parse_version
 from lance_flight.catalog.table import Table
@@ -242,7 +240,7 @@ class Sweep:
 
     def _drop(self, branch: str, versions: list[StoredVersion], listing: TableFiles, *, dry_run: bool) -> SweepTotals:
         """Remove a branch that no snapshot refers to any more; one that is not named like ours belongs to another writer."""
-        if not branches.is_table_branch(branch) or not all(map(self._may_go, versions)):
+        if not is_table_branch(branch) or not all(map(self._may_go, versions)):
             return SweepTotals()
         newest = self.store.open()
         if any(reference["parent_branch"] == branch for reference in newest.branches.list().values()):
@@ -318,7 +316,7 @@ class Sweep:
         return partitions.open_at(self.store, Version(number) if branch is None else BranchVersion(branch, number))
 
     def _open(self, branch: str | None) -> LanceDataset:
-        return self.store.open() if branch is None else branches.open_branch(self.store, branch, None)
+        return self.store.open() if branch is None else open_branch(self.store, branch, None)
 
 
 _PINNED = pa.schema(

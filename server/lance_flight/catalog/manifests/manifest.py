@@ -31,12 +31,11 @@ from lance_flight.catalog.manifests.manifest_rows import (
 )
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, read_misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, require_snapshot, said_of
-from lance_flight.catalog.storage.branches import BranchRef
 from lance_flight.catalog.storage.durability import committing, hold_place
 from lance_flight.catalog.storage.formats import check_table
 from lance_flight.catalog.storage.lance_columns import Layout, numbers, write_file
 from lance_flight.catalog.storage.retries import ANSWER, conflicts, looks, was_sent_once
-from lance_flight.catalog.storage.store import UNREADABLE, Store, unreadable
+from lance_flight.catalog.storage.store import UNREADABLE, BranchRef, Store, unreadable
 from lance_flight.catalog.storage.table_versions import LocationGuard, kept_tables
 from lance_flight.catalog.storage.whole_files import BRANCHES, ROW_ADDRESS, VERSIONS, is_version_name
 from lance_flight.errors import (

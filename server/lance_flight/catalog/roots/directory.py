@@ -21,12 +21,11 @@ from lance_flight.catalog.manifests.version_log import commit
 from lance_flight.catalog.plain_table import PlainTable, write_plain
 from lance_flight.catalog.roots.listings import Listed, Listing, ViewDefinition, path_of
 from lance_flight.catalog.roots.table_resolver import BRANCH_SIGN, TableResolver, Visibility
-from lance_flight.catalog.storage.branches import has_branches
 from lance_flight.catalog.storage.durability import flush
 from lance_flight.catalog.storage.formats import FIRST, FORMAT_KEY, TABLE
 from lance_flight.catalog.storage.retries import looks
 from lance_flight.catalog.storage.staging_area import StagingArea, place_of_removal, private_place
-from lance_flight.catalog.storage.store import UNREADABLE, Store
+from lance_flight.catalog.storage.store import UNREADABLE, Store, has_branches
 from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.errors import (
     AlreadyExists,

@@ -33,7 +33,6 @@ from lance_flight.catalog.manifests.snapshot import (
     Version,
 )
 from lance_flight.catalog.manifests.version_log import TRANSACTIONS, find_commit
-from lance_flight.catalog.storage.branches import open_branch
 from lance_flight.catalog.storage.durability import committing, flush, settle_references, take_back
 from lance_flight.catalog.storage.formats import check_values, file_version_of
 from lance_flight.catalog.storage.lance_columns import (
@@ -45,7 +44,7 @@ from lance_flight.catalog.storage.lance_columns import (
     seed_of,
 )
 from lance_flight.catalog.storage.retries import STAGE, conflicts, retry
-from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, shared_session
+from lance_flight.catalog.storage.store import FOR_SMALL_FILES, HERE, UNREADABLE, Store, open_branch, shared_session
 from lance_flight.catalog.storage.table_versions import LocationGuard, is_followed, kept_tables, write_version
 from lance_flight.catalog.storage.whole_files import BRANCHES, DATA, VERSIONS, change_fragments, seal_fragments
 from lance_flight.errors import Conflict, NotFound, OutcomeUnknown, SerializationFailure

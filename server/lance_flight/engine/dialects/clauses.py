@@ -43,8 +43,7 @@ from lance_flight.engine.sql.clause_words import (
     WINDOW_WORDS,
     WITHIN,
 )
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import Point, is_alias, point
+from lance_flight.engine.sql.references import Cursor, Point, is_alias, point
 from lance_flight.engine.sql.select_lists import is_wildcard, items
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, fold_name, place_in, tokenize
 from lance_flight.errors import SqlError, Unsupported

@@ -17,8 +17,7 @@ import pyarrow as pa
 from lance_flight.engine.functions.routines import is_aggregate
 from lance_flight.engine.sql.bounds import queries_before
 from lance_flight.engine.sql.clause_words import QUERY_STARTS
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import enclose, quote_parts, text_literal
+from lance_flight.engine.sql.references import Cursor, enclose, quote_parts, text_literal
 from lance_flight.engine.sql.tokens import (
     PARAMETERS,
     Edit,

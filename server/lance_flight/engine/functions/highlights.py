@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_flight.catalog.search.text_search import Highlighter, Marks
 from lance_flight.catalog.search.text_syntax import MOST_CHARACTERS, SYNTAXES, Mode, parse
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, edit_text, tokenize
 from lance_flight.errors import InvalidInput, LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_string

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.sql.bounds import CLAUSES
 from lance_flight.engine.sql.comparisons import Operands
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, edit_text, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.arrow_types import is_string

@@ -30,8 +30,7 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.tables.table_view import partitions_of
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import enclose, quote_parts
+from lance_flight.engine.sql.references import Cursor, enclose, quote_parts
 from lance_flight.errors import Refused
 from lance_flight.model.arrow_types import is_string
 from lance_flight.model.json_documents import texts_of

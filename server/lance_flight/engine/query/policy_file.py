@@ -43,7 +43,7 @@ from lance_flight.engine.query.access import (
     Privilege,
 )
 from lance_flight.engine.runtime.admission import Allowance, Quota, Resource
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.translation.evaluation import unsteady
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import InvalidInput, Refused, SqlError

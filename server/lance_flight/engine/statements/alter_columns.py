@@ -15,8 +15,7 @@ from lance_flight.catalog.schema_evolution import SchemaEvolution
 from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.references import Cursor, TableRef, table_name
 from lance_flight.engine.statements.create_table import CONSTRAINTS, primary_key, read_notes
 from lance_flight.engine.statements.kinds import Changes, HistoryAlteration, Required, on
 from lance_flight.engine.writes.column_changes import (

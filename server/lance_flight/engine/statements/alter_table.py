@@ -27,8 +27,16 @@ from lance_flight.catalog.table import PartitionedNamespace, Table, display, req
 from lance_flight.catalog.tables.partitions import open_table
 from lance_flight.engine.query.access import Access, Privilege
 from lance_flight.engine.runtime.transactions import SqlTransaction
-from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
-from lance_flight.engine.sql.references import Point, TableRef, naming, read_as_of, read_point, table_name
+from lance_flight.engine.sql.references import (
+    Cursor,
+    Point,
+    TableRef,
+    naming,
+    read_as_of,
+    read_bracketed_options,
+    read_point,
+    table_name,
+)
 from lance_flight.engine.statements.kinds import (
     MAKING,
     NOT_ALTERED,

@@ -16,8 +16,14 @@ from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
-from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
+from lance_flight.engine.sql.references import (
+    Cursor,
+    TableRef,
+    enclose,
+    quote_parts,
+    read_bracketed_options,
+    table_name,
+)
 from lance_flight.engine.statements.kinds import (
     MAKING,
     Changes,

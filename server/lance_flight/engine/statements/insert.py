@@ -17,8 +17,7 @@ from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.references import Cursor, TableRef, table_name
 from lance_flight.engine.sql.select_lists import with_distinct_names
 from lance_flight.engine.sql.tokens import LONG, Kind, TokenPlaces, pieces
 from lance_flight.engine.statements.kinds import Changes, ReturningStatement
@@ -37,8 +36,8 @@ from lance_flight.engine.writes.change_clauses import (
     with_typed_texts,
 )
 from lance_flight.engine.writes.definitions import storable
+from lance_flight.engine.writes.ingest import WritableTable
 from lance_flight.engine.writes.row_changes import convert_assigned
-from lance_flight.engine.writes.writable_tables import WritableTable
 from lance_flight.errors import NotFound, Refused, SqlError, Unsupported
 
 

@@ -21,8 +21,7 @@ from lance_flight.catalog.tables.indices import IndexRules, indices_of
 from lance_flight.engine.operations import DOING, OperationWork
 from lance_flight.engine.query.access import Privilege
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor, read_bracketed_options
-from lance_flight.engine.sql.references import TableRef, table_name
+from lance_flight.engine.sql.references import Cursor, TableRef, read_bracketed_options, table_name
 from lance_flight.engine.statements.kinds import (
     Changes,
     ChangeStatement,

@@ -22,7 +22,7 @@ from lance_flight.engine.functions.foreign_functions import instead_of, instead_
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import insert_head
 from lance_flight.engine.statements.alter_columns import (
     AddPrimaryKey,

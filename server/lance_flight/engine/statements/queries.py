@@ -23,8 +23,7 @@ from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.measured_plans import MeasuredPlans
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import enclose, quote_parts
+from lance_flight.engine.sql.references import Cursor, enclose, quote_parts
 from lance_flight.engine.sql.tokens import TokenPlaces
 from lance_flight.engine.statements.kinds import Answer, RowsStatement, Statement
 from lance_flight.engine.statements.row_changes import RowChange

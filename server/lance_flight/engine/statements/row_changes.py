@@ -22,11 +22,11 @@ from lance_flight.engine.query.access import OVERWRITING, Privilege, RowPolicy
 from lance_flight.engine.query.session import QuerySession, parameter_schema
 from lance_flight.engine.runtime.transactions import SqlTransaction, autocommit
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import TableRef, enclose, quote_parts, table_name
+from lance_flight.engine.sql.references import Cursor, TableRef, enclose, quote_parts, table_name
 from lance_flight.engine.statements.kinds import REMOVING, Changes, ReturningStatement, TableStatement
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.engine.writes.change_clauses import RETURNING, Returning, read_returning, with_defaults
+from lance_flight.engine.writes.ingest import Find, WritableTable
 from lance_flight.engine.writes.row_changes import (
     BEHIND,
     Assignment,
@@ -50,7 +50,6 @@ from lance_flight.engine.writes.row_changes import (
     where,
     with_default_values,
 )
-from lance_flight.engine.writes.writable_tables import Find, WritableTable
 from lance_flight.errors import NotFound, SqlError, Unsupported
 from lance_flight.model.schema import NamespaceSchema
 

@@ -17,8 +17,7 @@ from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEM
 from lance_flight.engine.runtime.session_registry import BEGUN, ELSEWHERE, Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG, SYSTEM
+from lance_flight.engine.sql.references import CATALOG, SYSTEM, Cursor
 from lance_flight.engine.statements.kinds import Server, SessionStatement
 from lance_flight.errors import (
     Conflict,

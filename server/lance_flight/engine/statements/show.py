@@ -22,8 +22,7 @@ from lance_flight.engine.query.tables.metadata_tables import COLUMNS_SCHEMA, col
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG, TableRef, enclose, quote_parts, table_name, text_literal
+from lance_flight.engine.sql.references import CATALOG, Cursor, TableRef, enclose, quote_parts, table_name, text_literal
 from lance_flight.engine.statements import sessions
 from lance_flight.engine.statements.kinds import Answer, RowsStatement
 from lance_flight.engine.statements.queries import begins_query, query_text

@@ -16,8 +16,7 @@ from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEM
 from lance_flight.engine.query.search.search_target import SEARCHES
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import SYSTEM, TableRef, quote_parts, table_name
+from lance_flight.engine.sql.references import SYSTEM, Cursor, TableRef, quote_parts, table_name
 from lance_flight.engine.statements.kinds import Changes, ChangeStatement, Required, TableStatement, on
 from lance_flight.engine.statements.queries import query_text
 from lance_flight.engine.translation import typed_calls

@@ -16,7 +16,7 @@ from datafusion import DataFrame, LogicalPlan, RuntimeEnvBuilder, SessionConfig,
 
 from lance_flight.engine.functions.readable_texts import readable_texts
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import STRINGS
 from lance_flight.engine.translation.plan_messages import plain_message
 from lance_flight.engine.translation.rewriting import for_datafusion, translate_positions, with_sent_position

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from lance_flight.engine.dialects.clauses import read_version, versioned_name
 from lance_flight.engine.sql.bounds import with_queries
 from lance_flight.engine.sql.clause_words import AFTER_FROM, BEFORE_WILDCARD, QUERY_STARTS, SET_OPERATORS
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Point, is_alias, quote_parts
+from lance_flight.engine.sql.references import CATALOG, QUALIFIED_PARTS, Cursor, Point, is_alias, quote_parts
 from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, closing_places, edit_text, fold_name, tokenize
 from lance_flight.errors import LimitExceeded, NotFound, Unsupported
 

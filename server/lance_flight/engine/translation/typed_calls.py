@@ -59,7 +59,7 @@ from lance_flight.engine.functions.vector_functions import (
     same_instead,
 )
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token, edit_text, fold_name, tokenize
 from lance_flight.errors import SqlError
 from lance_flight.model.hashing import hash_class, murmur3, murmur3_multi

@@ -18,8 +18,7 @@ from datafusion import LogicalPlan
 from lance_flight.catalog.tables import rows
 from lance_flight.engine.query.planned_query import PlannedQuery
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import quote_parts, text_literal
+from lance_flight.engine.sql.references import Cursor, quote_parts, text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, tokenize
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, Unsupported

@@ -1,4 +1,4 @@
-"""Ingest of rows into tables: created on demand, checked against the schema first, stored in one commit, on a thread beside the one that receives.
+"""Tables as statements of a transaction change them, and the ingest of rows, which makes them and stores the rows in one commit.
 
 A list has any length as far as its type tells, and an index is about vectors alone. So the first rows of an ingest that makes a table
 are looked at before it is made.
@@ -10,6 +10,7 @@ the rows has a thread of its own, which ends, and lets go of all that it holds, 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -24,12 +25,15 @@ import pyarrow.compute as pc
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.bulk.shared_writes import Replaces, SharedIngest, SharedIngests
 from lance_flight.catalog.commits.once import CommitToken, checked_id, checked_name, named_commit
+from lance_flight.catalog.commits.transaction import TableUpdate, Transaction, removed_rows
+from lance_flight.catalog.commits.writer import all_removed, combine_edits, replace_rows, rows_removed
 from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
+from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.plain_table import PlainTable, write_plain
-from lance_flight.catalog.roots.directory import Root, Table, TableName
+from lance_flight.catalog.roots.directory import Root, TableName
 from lance_flight.catalog.storage.retries import ONCE
 from lance_flight.catalog.storage.store import Store
-from lance_flight.catalog.table import PartitionedNamespace
+from lance_flight.catalog.table import PartitionedNamespace, Table
 from lance_flight.catalog.tables import rows
 from lance_flight.catalog.tables.rows import check_lengths
 from lance_flight.engine.query.access import EVERY_ROW, OVERWRITING, UNLIMITED, Access, Privilege, RowPolicy
@@ -45,11 +49,134 @@ from lance_flight.engine.writes.definitions import (
     partition_spec,
     storable,
 )
-from lance_flight.engine.writes.writable_tables import WritableTable
+from lance_flight.engine.writes.row_changes import RowDelta
 from lance_flight.errors import AlreadyCommitted, AlreadyExists, InvalidInput, LimitExceeded, SchemaError, Unsupported
 from lance_flight.model.file_versions import check_version
 from lance_flight.model.schema import NamespaceSchema, check_schema
 from lance_flight.model.spec import PartitionSpec
+
+Find: TypeAlias = Callable[[pa.Schema], RowDelta]
+"""Function that finds the changes of a statement in a table of these columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritableTable:
+    """Table as a transaction changes it, restricted by a policy on the written rows.
+
+    Each method returns how many rows were inserted, changed and removed.
+    """
+
+    table: Table
+    transaction: SqlTransaction
+    policy: RowPolicy = EVERY_ROW
+
+    @property
+    def keeps_row_ids(self) -> bool:
+        """True if a changed row keeps its id."""
+        return self.transaction.snapshot(self.table).has_stable_row_ids
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the columns as the transaction sees them."""
+        return self.schema.plain
+
+    @property
+    def schema(self) -> NamespaceSchema:
+        """Return the schema as the transaction sees it."""
+        return self.transaction.snapshot(self.table).schema
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Return the columns of the primary key as the transaction sees them."""
+        return self.schema.primary_key
+
+    def append(self, data: Iterable[pa.Table]) -> int:
+        """Add rows, and return their number."""
+        inner = self._writing()
+        return self.table.write(
+            inner, self._check_allowed(inner.snapshot, data), evaluate, check=self.transaction.check
+        )
+
+    def overwrite(self, data: Iterable[pa.Table], *, whole: bool = False) -> int:
+        """Replace the rows of the partitions that the data falls into, or all rows of a plain table, or of the `whole` table."""
+        inner = self._writing()
+        come = self._check_allowed(inner.snapshot, data)
+        self._check_overwritten(inner.snapshot)
+        return self.overwrite_by(
+            self.table.write_files(inner.snapshot, come, evaluate, check=self.transaction.check), whole=whole
+        )
+
+    def _check_overwritten(self, snapshot: Snapshot) -> None:
+        self.policy.check_whole_partitions(snapshot)
+        # Rows under older specs are read, and errors name their values: none may be there that the policy hides.
+        self.policy.visible(snapshot)
+
+    def overwrite_by(self, written: Sequence[TableUpdate], *, whole: bool = False) -> int:
+        """Replace rows as `overwrite` does, by rows that are in files already."""
+        table, inner = self.table, self._writing()
+        self._check_overwritten(inner.snapshot)
+        count = sum(edit.rows for edit in written)
+        with table.discarding(inner.snapshot, written):
+            room = (
+                replace_rows(table.store, inner.snapshot, written, evaluate)
+                if table.is_partitioned and not whole
+                else all_removed(table.store, inner.snapshot, inner.snapshot.all_tables())
+            )
+        gone = removed_rows(room)
+        if whole:
+            # What others add meanwhile, be it a new partition, belongs to the table that is replaced.
+            inner.read(inner.snapshot.table_ids)
+        what = "the table" if whole else f"{len(written)} partitions"
+        inner.add(combine_edits([*room, *written]), f"overwrite {what} with {count} rows in place of {gone}")
+        return count + gone
+
+    def take(self, files: Sequence[TableUpdate], find: Find | None = None) -> int:
+        """Add rows that are in files already, in place of those that a query finds; return the number of both."""
+        inner = self._writing()
+        count, gone, did = sum(edit.rows for edit in files), 0, "append"
+        edits = combine_edits(files)
+        if find is not None:
+            changes = find(self.columns)
+            deque(changes, maxlen=0)
+            room = rows_removed(self.table.store, inner.snapshot, changes.by_table)
+            edits, gone, did = combine_edits([*room, *files]), removed_rows(room), "write"
+        if edits:
+            replaced = f" in place of {gone}" * (find is not None)
+            inner.add(edits, f"{did} {count} rows{replaced} in {len(edits)} partitions")
+        return count + gone
+
+    def truncate(self) -> int:
+        """Remove all rows, and return their number."""
+        inner = self._writing()
+        edits = all_removed(self.table.store, inner.snapshot, inner.snapshot.all_tables())
+        if edits:
+            inner.add(edits, f"truncate {removed_rows(edits)} rows in {len(edits)} partitions")
+        return removed_rows(edits)
+
+    def change(self, find: Find) -> int:
+        """Apply the changes that a statement finds in the table."""
+        table, inner = self.table, self._writing()
+        changes = find(self.columns)
+        come = self._check_allowed(inner.snapshot, changes)
+        written = table.write_files(
+            inner.snapshot, come, evaluate, number_of=changes.number_of, check=self.transaction.check
+        )
+        with table.discarding(inner.snapshot, written):
+            gone = rows_removed(table.store, inner.snapshot, changes.by_table)
+        edits = combine_edits([*gone, *written])
+        if edits:
+            inner.add(edits, f"{changes.kind.lower()} {changes.count} rows in {len(edits)} partitions")
+        return changes.count
+
+    def _check_allowed(self, snapshot: Snapshot, data: Iterable[pa.Table]) -> Iterable[pa.Table]:
+        return self.policy.check_rows(data, snapshot.schema.plain, snapshot.schema.defaults)
+
+    def _writing(self) -> Transaction:
+        """Return the transaction on the table, begun if necessary."""
+        if not self.table.is_partitioned:
+            self.policy.check_unpartitioned()
+        return self.transaction.writing(self.table)
+
 
 PARTITION_BY, STABLE_ROW_IDS, FILE_VERSION = "partition_by", "stable_row_ids", "file_version"
 OPTIONS = (STABLE_ROW_IDS, FILE_VERSION)

@@ -32,8 +32,7 @@ from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEM
 from lance_flight.engine.query.names.named_tables import TARGET_ROWS
 from lance_flight.engine.query.partition_wise.division import few_keys
 from lance_flight.engine.query.session import QuerySession
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import SYSTEM, TableRef, enclose, names, quote_parts, table
+from lance_flight.engine.sql.references import SYSTEM, Cursor, TableRef, enclose, names, quote_parts, table
 from lance_flight.engine.translation.evaluation import cast, unsteady
 from lance_flight.engine.translation.parameters import (
     column_name,

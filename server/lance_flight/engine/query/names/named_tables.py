@@ -45,8 +45,7 @@ from lance_flight.engine.query.tables.metadata_tables import (
 from lance_flight.engine.query.tables.provider import ComputedTable, JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.tables.table_view import Pruned, TableView, Targets, UnpinnedResolver, failure
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import Point, Reference, naming, point
+from lance_flight.engine.sql.references import Cursor, Point, Reference, naming, point
 from lance_flight.errors import Conflict, LanceFlightError, NotFound, Refused, SchemaError, SqlError, Unsupported
 from lance_flight.model.spec import Evaluate
 from lance_flight.planning.predicates import ALWAYS, Predicate, all_of

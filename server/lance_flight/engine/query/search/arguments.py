@@ -24,7 +24,7 @@ from lance_flight.catalog.search.row_ranking import DISTANCE
 from lance_flight.catalog.search.searching import VectorSearch
 from lance_flight.catalog.tables.rows import ROW_ID
 from lance_flight.engine.query.search.search_target import Planner, SearchTarget
-from lance_flight.engine.sql.cursor import Cursor
+from lance_flight.engine.sql.references import Cursor
 from lance_flight.engine.sql.tokens import QUOTED, Kind, Token, tokenize
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LimitExceeded, SqlError

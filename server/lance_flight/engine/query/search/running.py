@@ -44,8 +44,7 @@ from lance_flight.engine.query.search.search_target import (
 from lance_flight.engine.query.tables.provider import PlannedRead, Provider, ScanLog
 from lance_flight.engine.query.tables.table_view import Split, TableView, Targets
 from lance_flight.engine.sql import references
-from lance_flight.engine.sql.cursor import Cursor
-from lance_flight.engine.sql.references import CATALOG, enclose, quote_parts, shown_name
+from lance_flight.engine.sql.references import CATALOG, Cursor, enclose, quote_parts, shown_name
 from lance_flight.engine.translation.parameters import parameter_count
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
 from lance_flight.model.arrow_types import is_multivector
