@@ -87,6 +87,7 @@ strptime('2024-01-31 10:11:12', '%Y-%m-%d %H:%M:%S')
 strptime('31/01/2024 10', '%d/%m/%Y %H')
 strptime('31 Jan 2024', '%d %b %Y')
 strptime('2024-01-31 1:02:03.5', '%Y-%m-%d %H:%M:%S.%f')
+strftime(ts, '%%T %%Y %H%%')
 strptime(strftime(ts, '%d.%m.%Y %H-%M-%S'), '%d.%m.%Y %H-%M-%S')
 try_strptime(s, '%Y')
 try_strptime('2024-02-30', '%Y-%m-%d')
@@ -456,6 +457,9 @@ REFUSED = {
     "SELECT date_diff('day', i, ts) FROM t": "date_diff takes a text, a date or timestamp, a date or timestamp, got VARCHAR, INTEGER",
     "SELECT div0(1, random())": "div0 would compute random() more than once; name its value in a query in FROM",
     "SELECT square(random())": "square would compute random() more than once",
+    "SELECT strftime(TIME '10:20:30', '%Y') FROM t": "a TIME has no day",
+    "SELECT moment_text(ts, s) FROM t WHERE ts IS NOT NULL": "one for all rows",
+    "SELECT moment_text(ts, '%Q') FROM t": "letters that are not known",
     "SELECT strftime(ts, s) FROM t": "strftime takes a literal for pattern",
     "SELECT strftime(ts, '%Q') FROM t": "strftime does not read '%Q' in the pattern '%Q'; write to_char(ts, …) for more at line 1, column 8",
     "SELECT date_format(ts, '%H:%M') FROM t": "date_format does not read '%M' in the pattern '%H:%M', which other systems read in other ways",

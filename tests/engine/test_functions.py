@@ -315,6 +315,26 @@ def test_each_call_is_written_once_however_deep(outer: str, inner: str) -> None:
     assert MACROS.expand(expanded) == expanded
 
 
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP(9)", "TIMESTAMP(0)", "TIMESTAMPTZ", "DATE"])
+@pytest.mark.parametrize("moment", ["2024-02-29 13:04:05.678912", "1969-12-31 00:59:00", "1999-01-03 12:00:59.000001"])
+def test_each_letter_of_a_moment_is_written_as_by_to_char(table: Database, kind: str, moment: str) -> None:
+    pattern = (
+        "%Y %y %m %d %j %b %B %a %A %F %G %V %u %w %U %W %H %I %M %S %p %T %6f %3f %9f %-d %-m %-j %-H %-I %-M %-S %%"
+    )
+    ((ours, datafusions),) = table.rows(
+        f"SELECT moment_text(m, '{pattern}'), to_char(m, '{pattern}') FROM (SELECT CAST('{moment}' AS {kind}) AS m) AS v"
+    )
+    assert ours == datafusions
+
+
+@pytest.mark.parametrize(
+    ("year", "written"), [(-5, "-0005"), (0, "0000"), (33, "0033"), (9999, "9999"), (12024, "+12024")]
+)
+def test_years_of_any_width_are_written(table: Database, year: int, written: str) -> None:
+    sql = f"SELECT strftime(make_timestamp({year}, 1, 5, 1, 2, 3), '%Y %F %%Y %%T%d')"
+    assert table.value(sql) == f"{written} {written}-01-05 %Y %T05"
+
+
 @pytest.mark.parametrize(
     "pattern",
     ["%Y-%m-%d", "%d.%m.%Y %H-%M-%S", "%H:%M", "%Y%m%d", "%m/%d/%y", "%d %B %Y", "%Y-%m-%d %H:%M:%S.%f", "%%%Y"],

@@ -107,6 +107,7 @@ _MOMENT = ArgumentKind(
 _MOMENT_OR_NUMBER = ArgumentKind(
     "a timestamp or a whole number", lambda kind: types.is_integer(kind) or _MOMENT.fits(kind), _MOMENT.cast
 )
+_MOMENT_OR_TIME = ArgumentKind("a date, time or timestamp", lambda kind: moment_type(kind) is not None, _MOMENT.cast)
 _DAYS = ArgumentKind(
     "a whole number of days or an interval",
     lambda kind: types.is_integer(kind) or types.is_interval(kind),
@@ -511,6 +512,8 @@ def _alike(columns: Columns, likeness: Callable[..., float]) -> pa.Array:
 def _flat(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the elements of lists that are not NULL, the list of each, and how many each list has."""
     elements = pc.list_flatten(column)
+    if not elements.null_count:
+        return elements, _owners(column), pc.list_value_length(column).fill_null(0).cast(pa.int64()).to_numpy()
     known = elements.is_valid()
     elements, owners = elements.filter(known), _owners(column)[known.to_numpy(zero_copy_only=False)]
     return elements, owners, np.bincount(owners, minlength=len(column))
@@ -660,23 +663,30 @@ def _sum(columns: Columns) -> pa.Array:
     return sums["value_sum"].combine_chunks().take(pa.array(places, mask=places < 0)).cast(kind)
 
 
-def _moments_of(columns: Columns, least: int, compute: Callable[..., Any]) -> pa.Array:
-    """Compute a statistic of each list from the number of its elements and the sums of powers of their differences to the mean."""
-    elements, owners, sizes = _flat(columns[0])
-    values, count = elements.to_numpy(zero_copy_only=False), sizes.astype(float)
+def _moments_of(columns: Columns, power: int, compute: Callable[..., Any]) -> pa.Array:
+    """Compute a statistic of each list from the number of its elements and the sums of squares and third or fourth powers of their differences to the mean."""
+    elements, _, sizes = _flat(columns[0])
+    count = sizes.astype(float)
+    starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+    values = elements.to_numpy(zero_copy_only=False)
+
+    def sums(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        found = np.zeros(len(sizes))
+        found[sizes > 0] = np.add.reduceat(array, starts) if len(starts) else 0
+        return found
+
     with np.errstate(divide="ignore", invalid="ignore"):
-        centred = values - (np.bincount(owners, values, len(count)) / count)[owners]
+        centred = values - np.repeat(sums(values) / count, sizes)
         square = centred * centred
-        sums = (np.bincount(owners, array, len(count)) for array in (square, square * centred, square * square))
-        found = compute(count, *sums)
-    return pa.array(found, mask=(sizes < least) | ~np.isfinite(found))
+        found = compute(count, sums(square), sums(square * (centred if power % 2 else square)))
+    return pa.array(found, mask=(sizes < power) | ~np.isfinite(found))
 
 
-def _skewness(n: Any, second: Any, third: Any, _: Any) -> Any:
+def _skewness(n: Any, second: Any, third: Any) -> Any:
     return np.sqrt(n * (n - 1)) / (n - 2) * (third / n) / (second / n) ** 1.5
 
 
-def _kurtosis(n: Any, second: Any, _: Any, fourth: Any) -> Any:
+def _kurtosis(n: Any, second: Any, fourth: Any) -> Any:
     variance = second / (n - 1)
     return n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)) * fourth / variance**2 - 3 * (n - 1) ** 2 / ((n - 2) * (n - 3))
 
@@ -735,6 +745,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
             partial(date_spans.since_1970, 1_000),
         ),
         "make_timestamp": ComputedFunction((_WHOLE,) * 5 + (_NUMBER,), _MOMENTS, date_spans.made_timestamps),
+        "moment_text": ComputedFunction((_MOMENT_OR_TIME, _TEXT), pa.utf8(), date_spans.moment_texts, grows=True),
         "parse_moment": ComputedFunction(
             (_TEXT, _TEXT), _MOMENTS, partial(date_spans.compute_strptime, is_strict=True)
         ),
@@ -791,8 +802,8 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "quantile_of": ComputedFunction((_LIST, _SHARES), partial(_of_shares, _value_type), _quantile),
         "quantile_cont_of": ComputedFunction((_NUMBERS, _SHARES), partial(_of_shares, _as(pa.float64())), _interpolate),
         "sum_of": ComputedFunction((_SUMMED,), _sum_type, _sum),
-        "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=3, compute=_skewness)),
-        "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, least=4, compute=_kurtosis)),
+        "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, power=3, compute=_skewness)),
+        "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, power=4, compute=_kurtosis)),
         "entropy_of": ComputedFunction((_LIST,), pa.float64(), _entropy),
     }
 )

@@ -102,11 +102,18 @@ def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
             if len(columns) == len(("stride", "moment", "origin"))
             else np.zeros_like(ticks)
         )
-        among = ~is_null
-        starts[among] = _bin(ticks[among], strides[among], origins[among], moments.type)
+        if _are_one(strides) and _are_one(origins) and not columns[0].null_count:
+            starts = _bin(ticks, strides[:1], origins[:1], moments.type)
+        else:
+            among = ~is_null
+            starts[among] = _bin(ticks[among], strides[among], origins[among], moments.type)
     if (starts > ticks)[~is_null].any():
         raise SqlError(f"{word} gives a moment before the first one of {moments.type}")
     return pa.array(starts, mask=is_null).cast(_integers(moments.type)).view(moments.type)
+
+
+def _are_one(values: npt.NDArray[Any]) -> bool:
+    return len(values) > 0 and bool((values == values[0]).all())
 
 
 def _integers(kind: pa.DataType) -> pa.DataType:
@@ -203,10 +210,8 @@ def _bin(ticks: Integers, strides: npt.NDArray[Any], origins: Integers, kind: pa
     size = _NANOSECONDS // per_second
     if (length % size == 0).all() and (length // size < 2**62).all():
         steps: Integers = (length // size).astype(np.int64)
-        if len(steps) and (steps == steps[0]).all() and (origins == origins[0]).all():
-            steps, origins = steps[:1], origins[:1]
-        within: Integers = (ticks % steps - origins % steps) % steps
-        return ticks - within
+        within: Integers = ticks % steps - origins % steps
+        return np.asarray(ticks - np.where(within < 0, within + steps, within))
     since = (ticks.astype(object) - origins) * size
     return np.asarray(origins + since // length * length // size, np.int64)
 

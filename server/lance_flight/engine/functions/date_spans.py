@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -357,6 +358,105 @@ def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:
     days = first_days(np.where(missing, 0, months)) + day - 1
     micros = days * _DAY + (hour * 60 + minute) * 60 * _SECOND + second
     return pa.array(micros, mask=missing).view(MICROSECONDS)
+
+
+# --- moments as texts
+
+
+def moment_texts(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute moment_text: moments by one pattern of strftime's letters; `SqlError` for the day of a time.
+
+    Few days, hours, minutes and seconds are different: each is written once.
+    """
+    moments, patterns = columns
+    shown = pc.if_else(moments.is_valid(), "", pa.scalar(None, pa.utf8()))
+    if len(moments) == moments.null_count or patterns.null_count:
+        return pa.nulls(len(moments), pa.utf8())
+    if not pc.all(pc.equal(patterns, patterns[0])).as_py():
+        raise SqlError("the pattern of a moment's text is one for all rows")
+    pattern = _CLOCK_TIME.sub(lambda letter: "%H:%M:%S" if letter[1] else letter[0], patterns[0].as_py())
+    found = list(_PARTS_OF_TEXT.finditer(pattern))
+    if sum(len(part[0]) for part in found) < len(pattern):
+        raise SqlError(f"the pattern {pattern!r} has letters that are not known")
+    if types.is_time(moments.type):
+        nanos = moments.cast(pa.time64("ns")).view(pa.int64()).fill_null(0).to_numpy()
+        days, seconds = None, nanos // _NANOSECONDS
+    else:
+        micros = _microseconds(moments, is_local=True)
+        days = micros // _DAY
+        seconds = (micros - days * _DAY) // _SECOND
+        is_finer = types.is_timestamp(moments.type) and moments.type.unit == "ns"
+        nanos = moments.view(pa.int64()).fill_null(0).to_numpy() if is_finer else micros % _SECOND * 1_000
+    parts = []
+    for part in found:
+        if part["clock"]:
+            size, texts = _CLOCK[part["clock"]]
+            parts.append(texts.take(pa.array(seconds // size % len(texts))))
+        elif part["digits"]:
+            parts.append(_fractions(nanos % _NANOSECONDS, int(part["digits"])))
+        elif "%" not in part[0].replace("%%", ""):
+            parts.append(part[0].replace("%%", "%"))
+        elif days is None:
+            raise SqlError(
+                f"a TIME has no day, which the pattern {pattern!r} asks for; expected %H, %M, %S and the like"
+            )
+        else:
+            different = pa.array(days).dictionary_encode()
+            written = [_write_day(day, part[0]) for day in different.dictionary.to_pylist()]
+            parts.append(pa.array(written, pa.utf8()).take(different.indices))
+    return pc.binary_join_element_wise(shown, *parts, "")
+
+
+_NANOSECONDS, _DAYS_OF_CYCLE, _KEPT_DAYS = 10**9, 146_097, 16_384
+_PARTS_OF_TEXT = re.compile(r"(?:%-?[YymdjbBaAFGVuwUW]|%%|[^%])+|%(?P<clock>-?[HIMSp])|%(?P<digits>[369])f", re.DOTALL)
+_YEAR, _CLOCK_TIME = re.compile(r"%([YGF])|%.", re.DOTALL), re.compile(r"%(T)|%.", re.DOTALL)
+_TWELVE = [(hour - 1) % 12 + 1 for hour in range(24)]
+_CLOCK: Mapping[str, tuple[int, pa.Array]] = MappingProxyType(
+    {
+        f"{sign}{letter}": (size, pa.array([f"{number:{width}}" for number in numbers]))
+        for sign, width in (("", "02"), ("-", ""))
+        for letter, size, numbers in (
+            ("H", 3_600, range(24)),
+            ("I", 3_600, _TWELVE),
+            ("M", 60, range(60)),
+            ("S", 1, range(60)),
+        )
+    }
+    | {"p": (3_600, pa.array(["AM"] * 12 + ["PM"] * 12))}
+)
+"""Letters of times: the seconds of each step, and its texts."""
+
+
+@lru_cache(_KEPT_DAYS)
+def _write_day(day: int, pattern: str) -> str:
+    """Return a day since 1970 by a pattern. The calendar repeats after 400 years, and Python's ends in 9999.
+
+    >>> _write_day(-719_528, "%F"), _write_day(3_000_000, "%Y %a")
+    ('0000-01-01', '+10183 Fri')
+    """
+    cycles, rest = divmod(day, _DAYS_OF_CYCLE)
+    found = date.min.replace(1970) + timedelta(days=rest)
+
+    def year(letter: re.Match[str]) -> str:
+        if letter[1] is None:
+            return letter[0]
+        number = cycles * 400 + (found.isocalendar().year if letter[1] == "G" else found.year)
+        text = f"{number:04}" if 0 <= number <= 9_999 else f"{number:+05}"  # noqa: PLR2004 - four digits
+        return f"{text}-%m-%d" if letter[1] == "F" else text
+
+    return found.strftime(_YEAR.sub(year, pattern))
+
+
+def _fractions(nanos: Integers, width: int) -> pa.Array:
+    """Return the first digits of fractions of seconds."""
+    digits = nanos[:, None] // 10 ** np.arange(8, 8 - width, -1) % 10 + ord("0")
+    offsets = np.arange(len(nanos) + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(
+        pa.utf8(), len(nanos), [None, pa.py_buffer(offsets), pa.py_buffer(digits.astype(np.uint8))]
+    )
+
+
+# --- texts as moments
 
 
 def compute_strptime(columns: Sequence[pa.Array], *, is_strict: bool) -> pa.Array:

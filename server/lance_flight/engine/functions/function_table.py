@@ -298,9 +298,9 @@ to_years(n) ; INTERVAL '1 year' * n ; D ; an interval of n years
 make_interval(days) ; !INTERVAL '1 day' * a ; P ;
 
 # Dates and times of text, and text of them
-strftime, format_date(ts, 'pattern:strftime') ; to_char(ts, pattern) ; D ; text by a pattern of strftime's letters
-strftime('pattern:strftime', ts) ; to_char(ts, pattern) ; D ; the same, with the pattern first
-date_format(ts, 'pattern:date_format') ; to_char(ts, pattern) ; S M ; text by a pattern of Spark, 'yyyy-MM-dd HH:mm', or MySQL, '%Y-%m-%d %H:%i'
+strftime, format_date(ts, 'pattern:strftime') ; moment_text(ts, pattern) ; D ; text by a pattern of strftime's letters
+strftime('pattern:strftime', ts) ; moment_text(ts, pattern) ; D ; the same, with the pattern first
+date_format(ts, 'pattern:date_format') ; moment_text(ts, pattern) ; S M ; text by a pattern of Spark, 'yyyy-MM-dd HH:mm', or MySQL, '%Y-%m-%d %H:%i'
 strptime(s, 'pattern:strptime') ; parse_moment(s, pattern) ; D ; the timestamp of a text by a pattern of strftime's letters; an error for another text
 try_strptime(s, 'pattern:strptime') ; try_parse_moment(s, pattern) ; D ; the same; NULL for another text
 to_date(s, 'pattern:postgres') ; CAST(parse_moment(s, pattern) AS DATE) ; P F ; the date of a text by a pattern of PostgreSQL, as 'DD.MM.YYYY'

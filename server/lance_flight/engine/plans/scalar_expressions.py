@@ -118,6 +118,8 @@ def _function(expression: Any, depth: int) -> ScalarCall | None:
             start.as_py() == 1 and _is_whole(width)
         ):
             return ScalarCall("left", (text, width))
+        case ScalarCall("moment_text", arguments):
+            return ScalarCall("to_char", arguments)
     return call
 
 
