@@ -359,26 +359,27 @@ _MOST_SIGNS, _HALVED = 3, 1 << 22
 def _url_encoded(column: pa.Array) -> pa.Array:
     data, offsets = _buffers(column)
     unsafe = ~_SAFE[data]
-    ends = np.concatenate([[0], np.cumsum(1 + 2 * unsafe)])
-    made = np.empty(ends[-1], np.uint8)
-    places = ends[:-1]
-    made[places] = np.where(unsafe, ord("%"), data)
-    made[places[unsafe] + 1], made[places[unsafe] + 2] = _HEX[data[unsafe] >> 4], _HEX[data[unsafe] & 15]
-    return _of_bytes(made, ends[offsets], column)
+    places = np.flatnonzero(unsafe)
+    made = np.repeat(data, 1 + 2 * unsafe.view(np.uint8))
+    signs, at = data[places], places + 2 * np.arange(len(places))
+    made[at], made[at + 1], made[at + 2] = ord("%"), _HEX[signs >> 4], _HEX[signs & 15]
+    return _of_bytes(made, offsets + 2 * np.searchsorted(places, offsets), column)
 
 
 def _url_decoded(column: pa.Array) -> pa.Array:
     data, offsets = _buffers(column)
-    values = _VALUES[np.concatenate([data, [0, 0]])]
-    first, second = values[1:-1], values[2:]
-    is_coded = (data == ord("%")) & (first >= 0) & (second >= 0)
-    is_coded &= np.arange(len(data)) + 2 < np.repeat(offsets[1:], np.diff(offsets))
-    places = np.flatnonzero(is_coded)
+    begins = np.zeros(len(data) + 3, bool)
+    begins[offsets] = True
+    padded = np.concatenate([data, np.zeros(2, np.uint8)])
+    places = np.flatnonzero(data == ord("%"))
+    first, second = _VALUES[padded[places + 1]], _VALUES[padded[places + 2]]
+    is_coded = (first >= 0) & (second >= 0) & ~begins[places + 1] & ~begins[places + 2]
+    places = places[is_coded]
     kept = np.ones(len(data), bool)
     kept[places + 1] = kept[places + 2] = False
     made = data.copy()
-    made[places] = first[places] * 16 + second[places]
-    found = _of_bytes(made[kept], np.concatenate([[0], np.cumsum(kept)])[offsets], column)
+    made[places] = (first * 16 + second)[is_coded]
+    found = _of_bytes(made[kept], offsets - 2 * np.searchsorted(places, offsets), column)
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as exc:
@@ -392,11 +393,13 @@ _VALUES[[*b"0123456789ABCDEFabcdef"]] = [*range(16), *range(10, 16)]
 
 def _hexadecimal(column: pa.Array) -> pa.Array:
     if types.is_integer(column.type):
-        digits = np.frombuffer(column.fill_null(0).to_numpy().astype(">i8").tobytes(), np.uint8).reshape(len(column), 8)
-        digits = np.stack([digits >> 4, digits & 15], 2).reshape(len(column), 16)
-        first = np.where(digits.any(1), (digits > 0).argmax(1), 15)
-        shown = np.arange(16) >= first[:, None]
-        return _of_bytes(_HEX[digits[shown]], np.concatenate([[0], np.cumsum(16 - first)]), column)
+        numbers = column.fill_null(0).to_numpy().astype(">i8").view(np.uint8).reshape(len(column), 8)
+        numbers = numbers[:, np.append(numbers.any(0)[:7], True).argmax() :]
+        width = 2 * numbers.shape[1]
+        digits = np.stack([numbers >> 4, numbers & 15], 2).reshape(len(column), width)
+        first = np.where(digits.any(1), (digits > 0).argmax(1), width - 1)
+        shown = np.arange(width) >= first[:, None]
+        return _of_bytes(_HEX[digits[shown]], np.concatenate([[0], np.cumsum(width - first)]), column)
     data, offsets = _buffers(column.cast(pa.binary()))
     return _of_bytes(np.stack([_HEX[data >> 4], _HEX[data & 15]], 1).reshape(-1), offsets * 2, column)
 

@@ -432,7 +432,7 @@ def _write_day(day: int, pattern: str) -> str:
     """Return a day since 1970 by a pattern. The calendar repeats after 400 years, and Python's ends in 9999.
 
     >>> _write_day(-719_528, "%F"), _write_day(3_000_000, "%Y %a")
-    ('0000-01-01', '+10183 Fri')
+    ('0000-01-01', '+10183 Sun')
     """
     cycles, rest = divmod(day, _DAYS_OF_CYCLE)
     found = date.min.replace(1970) + timedelta(days=rest)

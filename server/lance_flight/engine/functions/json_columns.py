@@ -30,7 +30,7 @@ _MOST_AT_ONCE, _LONGEST_AT_ONCE = 4 << 20, 64 << 10
 _MOST_OPEN = 128
 """Brackets of a document that is an array: deep ones are refused where they are read one by one."""
 _KEPT_PATHS = 256
-_KEPT_TEXTS, _LONGEST_KEPT = 4_096, 256
+_KEPT_TEXTS, _LONGEST_KEPT, _OFTEN_EQUAL = 4_096, 256, 64
 _NOTHING = msgspec.Raw(b"")
 _OBJECT, _ARRAY = "{", "["
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -127,20 +127,28 @@ def _at_keys(texts: pa.Array, keys: tuple[Step, ...]) -> pa.Array:
     if any(_WHOLE.fullmatch(str(key)) for key in keys) and pc.any(pc.starts_with(texts, _ARRAY)).as_py():
         raise _UnreadError  # such a key is a place in an array
     first, *others = keys
-    found = list(map(attrgetter("value"), _decode(_decoder((first, *others)), _among(texts, among))))
-    for _ in others:
-        found = [None if each is None else each.value for each in found]
-    if others:
-        found = [_NOTHING if each is None else each for each in found]
-    return _spread(_column_of(found), among)
+    found = _decode(_decoder((first, *others)), _among(texts, among))
+    return _spread(_column_of(_innermost(found, len(keys), _NOTHING)), among)
+
+
+def _innermost(documents: list[Any], depth: int, nothing: Any) -> list[Any]:
+    """Return the values at the end of a path of keys, and `nothing` behind a null."""
+    try:
+        return list(map(attrgetter(".".join(["value"] * depth)), documents))
+    except AttributeError:
+        for _ in range(depth):
+            documents = [nothing if each is None or each is nothing else each.value for each in documents]
+        return documents
 
 
 @lru_cache(_KEPT_PATHS)
 def _decoder(keys: tuple[Step, ...], word: str = "") -> msgspec.json.Decoder[Any]:
     kind, nothing = _PLAIN.get(word, (msgspec.Raw, _NOTHING))
     for place, key in enumerate(reversed(keys)):
-        inner, default = (kind, nothing) if place == 0 else (kind | None, None)
-        kind = msgspec.defstruct("Document", [("value", inner, default)], rename={"value": str(key)}, gc=False)
+        inner, default = (kind, nothing) if place == 0 else (kind | None, kind())
+        kind = msgspec.defstruct(
+            "Document", [("value", inner, default)], rename={"value": str(key)}, gc=False, frozen=True
+        )
     return msgspec.json.Decoder(kind)
 
 
@@ -160,10 +168,8 @@ def _plain_values(word: str, texts: pa.Array, keys: tuple[str, ...], kind: pa.Da
     if word not in _PLAIN:
         return None
     try:
-        found = _decode(_decoder(keys, word), texts)
         nothing = _PLAIN[word][1]
-        for _ in keys:
-            found = [nothing if each is None or each is msgspec.UNSET else each.value for each in found]
+        found = _innermost(_decode(_decoder(keys, word), texts), len(keys), nothing)
         if nothing is msgspec.UNSET:
             return _spread(pa.array([each is not nothing for each in found]), texts.is_valid())
         is_text = pa.types.is_string(kind) and not isinstance(next((n for n in found if n is not None), 0), int)
@@ -192,15 +198,15 @@ _PLAIN_MEMBERS = msgspec.json.Decoder(dict[str, str | int | float | bool | _Skip
 
 def _column_of(values: list[msgspec.Raw]) -> pa.Array:
     """Return the texts of values as a column, NULL for what is not there."""
-    data = np.frombuffer(b"\0".join([*values, _NOTHING]), np.uint8)
-    is_end = data == 0
-    ends = np.flatnonzero(is_end)
+    joined = b"\0".join([*values, _NOTHING])
+    ends = np.flatnonzero(np.frombuffer(joined, np.uint8) == 0)
     if len(ends) != len(values):
         raise _UnreadError
     offsets = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     lengths = np.diff(offsets)
     valid = None if lengths.all() else pa.array(lengths > 0).buffers()[1]
-    return pa.Array.from_buffers(pa.utf8(), len(values), [valid, pa.py_buffer(offsets), pa.py_buffer(data[~is_end])])
+    data = pa.py_buffer(joined.replace(b"\0", b""))
+    return pa.Array.from_buffers(pa.utf8(), len(values), [valid, pa.py_buffer(offsets), data])
 
 
 def _distinct(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -312,6 +318,13 @@ def _lengths(texts: pa.Array, of_text: OfText, kind: pa.DataType) -> pa.Array:
 
 def _keys(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:
     """Return lists of keys, of which most documents of a column have the same."""
+    if pc.mean(pc.binary_length(texts)).as_py() <= _OFTEN_EQUAL:
+        values, codes = _distinct(texts)
+        return _listed_keys(values, kind).take(codes)
+    return _listed_keys(texts, kind)
+
+
+def _listed_keys(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     among = pc.starts_with(texts, _OBJECT).fill_null(fill_value=False)
     seen: dict[tuple[str, ...], int] = {}
     objects = _among(texts, among)
@@ -328,7 +341,7 @@ def _keys(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:
 def _kinds(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:
     codes = _SIGNS[_first_bytes(texts)]
     numbers = np.isin(codes, [_NAMES.index("UBIGINT"), _NAMES.index("BIGINT")])
-    if numbers.any():
+    if numbers.any() and any(pc.any(_matching(texts, sign)).as_py() for sign in ".eE"):
         fractions = pc.match_substring_regex(texts, "[.eE]").fill_null(fill_value=False)
         codes = np.where(numbers & fractions.to_numpy(zero_copy_only=False), _NAMES.index("DOUBLE"), codes)
     return pa.array(_NAMES, kind).take(pa.array(codes))
