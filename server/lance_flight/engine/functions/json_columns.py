@@ -318,7 +318,7 @@ def _lengths(texts: pa.Array, of_text: OfText, kind: pa.DataType) -> pa.Array:
 
 def _keys(texts: pa.Array, _: OfText, kind: pa.DataType) -> pa.Array:
     """Return lists of keys, of which most documents of a column have the same."""
-    if pc.mean(pc.binary_length(texts)).as_py() <= _OFTEN_EQUAL:
+    if len(texts) > texts.null_count and pc.mean(pc.binary_length(texts)).as_py() <= _OFTEN_EQUAL:
         values, codes = _distinct(texts)
         return _listed_keys(values, kind).take(codes)
     return _listed_keys(texts, kind)
