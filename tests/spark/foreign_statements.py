@@ -453,16 +453,19 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("CALL lake.system.fast_forward('{n}', 'main', 'trial')", "has PUBLISH BRANCH"),
             ("ALTER TABLE {t} DROP BRANCH IF EXISTS nothing", "rows []"),
             ("CALL lake.system.create_tag('{n}', 'kept')", "stored SELECT name FROM \"{n0}$tags\" = [('kept',)]"),
-            ("ALTER TABLE {t} CREATE TAG x RETAIN 180 DAYS", "refused expected no retention"),
+            ("ALTER TABLE {t} CREATE TAG x RETAIN 180 DAYS", "refused expected no retention, and DROP"),
             (
                 "ALTER TABLE {t} CREATE OR REPLACE BRANCH x",
                 "stored SELECT name FROM \"{n0}$branches\" WHERE name = 'x' = [('x',)]",
             ),
             ("ALTER TABLE {t} REPLACE TAG x AS OF VERSION 1", "fails no tag 'x'"),
-            ("ALTER TABLE {t} CREATE BRANCH x AS OF VERSION {v} RETAIN 7 DAYS", "refused expected no retention"),
+            (
+                "ALTER TABLE {t} CREATE BRANCH x AS OF VERSION {v} RETAIN 7 DAYS",
+                "refused expected no retention, and DROP",
+            ),
             (
                 "ALTER TABLE {t} CREATE BRANCH x RETAIN 7 DAYS WITH SNAPSHOT RETENTION 2 SNAPSHOTS",
-                "refused expected no retention",
+                "refused expected no retention, and DROP",
             ),
             (
                 "INSERT INTO {t}.branch_trial VALUES (8, 2, NULL)",
@@ -621,10 +624,17 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ),
             ("DROP INDEX i ON {t}", "stored SELECT count(*) FROM {n} = [(2,)]"),
             ("GENERATE symlink_format_manifest FOR TABLE {t}", "refused any reader of Lance"),
-            ("CALL lake.system.rewrite_data_files(table => '{n}', strategy => 'sort')", "refused expected binpack"),
+            (
+                "INSERT OVERWRITE {t} WITH (sort_by = 'id DESC') SELECT * FROM {t}",
+                "stored SELECT id FROM {n} ORDER BY id = [(1,), (2,)]",
+            ),
+            (
+                "CALL lake.system.rewrite_data_files(table => '{n}', strategy => 'sort')",
+                "refused expected binpack, or INSERT OVERWRITE",
+            ),
             (
                 "CALL lake.system.rewrite_data_files(table => '{n}', sort_order => 'id DESC')",
-                "refused expected binpack",
+                "refused expected binpack, or INSERT OVERWRITE",
             ),
             ("CALL lake.system.rewrite_data_files(table => '{n}', where => 'id = 3')", "rows []"),
             ("CALL lake.system.rewrite_data_files(table => '{n}', options => map('min-input-files', '2'))", "rows []"),

@@ -465,3 +465,21 @@ def test_a_write_that_is_given_up_or_meets_other_columns_changes_none(
         evolved.ask("commit_write", write=begun["write"], messages=[said])
     assert raised.value.code == "serialization_failure"
     assert database.rows(f"SELECT id, other FROM {table} ORDER BY id") == [(1, None), (2, None)]
+
+
+def test_columns_of_a_plain_table_come_first_and_a_write_that_fails_runs_again(
+    catalog: Catalog, database: Database, table: str
+) -> None:
+    database.run(f"CREATE TABLE {table} (id BIGINT)")
+    database.run(f"INSERT INTO {table} VALUES (1)")
+    before = catalog.table(table)
+    evolved = CatalogTable(catalog, catalog.named("evolve_table", table, changes=[added("more", kind=StringType())]))
+    rows = evolved.batches([{"id": 2, "more": "x"}])
+    begun = evolved.begin()
+    evolved.ask("abort_write", write=begun["write"], messages=[message(begun, rows)])
+    assert database.rows(f"SELECT id, more FROM {table}") == [(1, None)]
+    before.write(before.batches([{"id": 3}]))
+    again = catalog.table(table)
+    assert again.schema == evolved.schema
+    again.write(rows)
+    assert database.rows(f"SELECT id, more FROM {table} ORDER BY id") == [(1, None), (2, "x"), (3, None)]

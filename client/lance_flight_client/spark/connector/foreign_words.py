@@ -66,7 +66,8 @@ def _rewrite(asked: SqlRunner, table: str, given: Mapping[str, str | None]) -> s
     del asked
     if (given["strategy"] or "binpack").lower() != "binpack" or given["sort_order"] is not None:
         raise Unsupported(
-            f"strategy {given['strategy'] or 'sort'!r}; expected binpack, and ALTER TABLE … WRITE ORDERED BY for the rows of later writes"
+            f"strategy {given['strategy'] or 'sort'!r}; expected binpack, or INSERT OVERWRITE t WITH (sort_by = 'id DESC') SELECT * FROM t for rows"  # noqa: S608 - nothing runs it
+            " that are there, and ALTER TABLE … WRITE ORDERED BY for those of later writes"
         )
     options: dict[str, str] = json.loads(given["options"] or "{}")
     unknown = sorted(options.keys() - _REWRITING)
@@ -292,7 +293,7 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     kind, name = match["kind"].upper(), _unquoted(match["name"])
     if match["rest"]:
         raise Unsupported(
-            f"CREATE {kind} … {match['rest']}: expected no retention; each one is kept until it is dropped"
+            f"CREATE {kind} {name} … {match['rest']}: expected no retention, and DROP {kind} {name} when its time is over: nothing drops it before"
         )
     if match["unless"] and _is_named(asked, table, kind, name):
         return None

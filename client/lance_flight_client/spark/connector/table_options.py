@@ -29,7 +29,7 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
                 "start-snapshot-id",
                 "end-snapshot-id",
             ),
-            "spark.table('t.changes_5_9'), or table_changes('t', 6, 9)",
+            "spark.table('t.changes_5_9'), readStream.table('t.changes') with 'starting', or table_changes('t', 6, 9)",
         ),
         "filter": "WHERE",
         "columns": "the columns in SELECT",
