@@ -154,7 +154,18 @@ OF_UNUSUAL = {
         *("rank() OVER (ORDER BY c)", "count(*) OVER (ORDER BY c DESC RANGE UNBOUNDED PRECEDING)", "nullif(c, first)"),
     ),
     "y": (
-        *("octet_length(c)", "bit_length(c)", "len(c)", "hex(c)", "sha1(c)", "coalesce(c, X'00')", "[c, X'00', first]"),
+        *(
+            "octet_length(c)",
+            "coalesce(c, NULL)",
+            "[c, NULL]",
+            "nvl(NULL, c)",
+            "bit_length(c)",
+            "len(c)",
+            "hex(c)",
+            "sha1(c)",
+            "coalesce(c, X'00')",
+            "[c, X'00', first]",
+        ),
         *(
             "c = first",
             "ifnull(c, X'ff')",

@@ -128,6 +128,13 @@ ASSIGNED = [
     pytest.param("DECIMAL(10, 2)", "'1.5'", Decimal("1.50"), id="text into a decimal"),
     pytest.param("INT", "' 42 '", 42, id="text into an integer"),
     pytest.param("INT", "3.0", 3, id="a whole double into an integer"),
+    pytest.param("INT", "CAST(3.0 AS DECIMAL(3, 1))", 3, id="a whole decimal into an integer"),
+    pytest.param(
+        "BIGINT UNSIGNED",
+        "CAST('18446744073709551615' AS DECIMAL(20, 0))",
+        2**64 - 1,
+        id="a long decimal into an integer",
+    ),
     pytest.param("BOOLEAN", "'yes'", True, id="text into a boolean"),
     pytest.param("DATE", "'2020-02-29'", dt.date(2020, 2, 29), id="text into a date"),
     pytest.param("DATE", "TIMESTAMP '2020-02-29'", dt.date(2020, 2, 29), id="midnight into a date"),

@@ -83,6 +83,25 @@ QUERIES = [
     pytest.param("SELECT id FROM {t} WHERE id IN (?, ?)", (1, 3), [(1,), (3,)], id="in"),
     pytest.param("SELECT id FROM {t} ORDER BY id LIMIT ?", (1,), [(1,)], id="limit"),
     pytest.param("SELECT id + ? FROM {t} WHERE id = 1", (10,), [(11,)], id="arithmetic"),
+    pytest.param(
+        "SELECT TIMESTAMP '2024-01-01' + ?, DATE '2024-01-01' + ?, id - ? FROM {t} WHERE id = 1",
+        (dt.timedelta(days=1, hours=2), 3, 5),
+        [(dt.datetime(2024, 1, 2, 2), dt.date(2024, 1, 4), -4)],
+        id="beside operators",
+    ),
+    pytest.param(
+        "SELECT id FROM {t} WHERE now() - ? < now() AND DATE '2024-01-05' - ? = 4 AND id = 2",
+        (dt.timedelta(days=1), dt.date(2024, 1, 1)),
+        [(2,)],
+        id="spans of time",
+    ),
+    pytest.param(
+        "SELECT id FROM {t} WHERE TIMESTAMP '2024-01-01' > ? - INTERVAL '1 day' AND id = 3",
+        (dt.datetime(2024, 1, 1),),
+        [(3,)],
+        id="a moment before an operator",
+    ),
+    pytest.param("SELECT ? || ?, count(*) FROM {t}", ("a", "b"), [("ab", 3)], id="two texts"),
     pytest.param("SELECT ? AS x, ? AS y", (7, "x"), [(7, "x")], id="without a table"),
     pytest.param("SELECT '?' AS x, id FROM {t} WHERE name = '$1' OR id = ?", (1,), [("?", 1)], id="marks in text"),
     pytest.param("SELECT count(*) FROM {t} WHERE murmur3(id) = murmur3(?)", (2,), [(1,)], id="inside a hash"),
@@ -128,6 +147,7 @@ def test_many_rows_are_stored_all_or_not_at_all(database: Database, table: str) 
 
 
 DESCRIBED = [
+    ("SELECT id FROM people WHERE TIMESTAMP '2024-01-01' > now() - ?", [pa.month_day_nano_interval()]),
     pytest.param("SELECT * FROM people WHERE id = ?", [pa.int64()], id="compared with a column"),
     pytest.param("SELECT * FROM people WHERE name = $1 AND id > $2", [pa.utf8(), pa.int64()], id="two of them"),
     pytest.param("INSERT INTO people VALUES (?, ?)", [pa.int64(), pa.utf8()], id="values of an insert"),

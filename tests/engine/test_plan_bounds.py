@@ -134,20 +134,20 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 REFUSED = [
-    pytest.param("SELECT id FROM {t} WHERE at < TIME '00:00:01'", id="in the filter"),
-    pytest.param("SELECT id FROM {t} WHERE id = (SELECT max(id) FROM {t} WHERE at < TIME '00:00:01')", id="below it"),
-    pytest.param("EXPLAIN SELECT id FROM {t} WHERE at < TIME '00:00:01'", id="explained"),
+    pytest.param("SELECT id FROM {t} WHERE at < true", id="in the filter"),
+    pytest.param("SELECT id FROM {t} WHERE id = (SELECT max(id) FROM {t} WHERE at < true)", id="below it"),
+    pytest.param("EXPLAIN SELECT id FROM {t} WHERE at < true", id="explained"),
 ]
 
 
 @pytest.mark.parametrize("table", ["t", "p"])
 @pytest.mark.parametrize("sql", REFUSED)
 def test_types_that_do_not_compare_are_an_error_of_the_statement(engine: Engine, sql: str, table: str) -> None:
-    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < TIME\(9\)"):
+    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < BOOLEAN"):
         engine.query(sql.format(t=table))
 
 
 @pytest.mark.parametrize("sql", REFUSED)
 def test_they_are_before_the_statement_is_split(engine: Engine, sql: str) -> None:
-    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < TIME\(9\)"):
+    with pytest.raises(SqlError, match=r"the two sides of TIME\(6\) < BOOLEAN"):
         engine.plan(sql.format(t="t"), endpoints=4)

@@ -305,16 +305,18 @@ def _row_of(column: pa.Array | pa.ChunkedArray, place: int) -> int:
     return int(np.searchsorted(ends, place, side="right"))
 
 
-def _convert(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _convert(
+    column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, is_safe: bool = True
+) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
         # Arrow asks whether the type holds every integer; as a decimal, whether it holds these.
         column = column.cast(_ANY_INTEGER)
-    return column.cast(kind)
+    return column.cast(kind, safe=is_safe)
 
 
 def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field) -> None:
     """Refuse values that casting back does not restore: Arrow's own checks let fractions, times of day and more be lost."""
-    changed = _differing(cast.cast(column.type, safe=False), column)
+    changed = _differing(_convert(cast, column.type, is_safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()
         raise DataError(f"column {field.name!r} holds {values} that do not fit {type_name(field.type)} without loss")

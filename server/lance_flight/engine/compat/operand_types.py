@@ -152,8 +152,9 @@ def with_one_kind(text: str, names: Sequence[str], types: Mapping[str, pa.DataTy
                 around |= {span: ("arrow_cast(", f", '{_arrow_name(unit)}')") for span in written}
             else:
                 around |= dict.fromkeys(times, ("CAST(", " AS TIME)"))
-        if len(set(binaries.values())) > 1:
-            around |= dict.fromkeys(binaries, ("CAST(", " AS BYTEA)"))
+        nulls = [span for span, kind in kinds.items() if pa.types.is_null(kind)]
+        if len(set(binaries.values())) > 1 or (binaries and nulls):
+            around |= dict.fromkeys([*binaries, *nulls], ("CAST(", " AS BYTEA)"))
     return wrap_spans(text, around)
 
 

@@ -79,7 +79,15 @@ from lance_flight.engine.sql.bounds import Growth
 from lance_flight.engine.sql.references import Reference, quote_parts
 from lance_flight.engine.translation import substrait
 from lance_flight.engine.translation.hidden_columns import hidden_columns_in, with_visible_columns
-from lance_flight.engine.translation.parameters import bound_values, parameter_count, with_listed_values
+from lance_flight.engine.translation.parameters import (
+    SPANS,
+    TERM_TYPES,
+    bound_values,
+    parameter_count,
+    with_bound_terms,
+    with_listed_values,
+    with_typed_terms,
+)
 from lance_flight.engine.translation.plan_messages import is_about_keys
 from lance_flight.engine.translation.rewriting import (
     datafusion_text,
@@ -235,11 +243,24 @@ MOST_MOMENTS = 100
 """Most moments of one query that DataFusion reads only in another form; each is planned anew."""
 _OF_NULLS = " DISTINCT FROM "
 """A comparison in which NULL is equal to NULL."""
+
+
+def _with_typed_terms(text: str, refusal: str, kind: str, among: Sequence[int] | None = None) -> str | None:
+    """Return a query with types of parameters, and the names that its columns have without them."""
+    return with_typed_terms(with_column_names(text), refusal, kind, among)
+
+
+def _with_bound_terms(parameters: pa.RecordBatch | None, text: str, refusal: str) -> str | None:
+    return with_bound_terms(with_column_names(text), refusal, parameters)
+
+
 _HAS_NO_RANGES = "Cannot run range queries on datatype"
 _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
     (with_named_relations, 1),
+    *((partial(_with_typed_terms, kind="INTERVAL", among=among), 1) for among in SPANS),
+    *((partial(_with_typed_terms, kind=kind), 1) for kind in TERM_TYPES),
 )
 """What writes a text otherwise by the reason for which it was refused, and how often in turn."""
 
@@ -367,7 +388,8 @@ class FramePlanner:
         self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
     ) -> DataFrame | None:
         """Plan a query that was refused, with each way to write it otherwise in turn; None where it has no such plan."""
-        for change, most in _OTHER_WORDS:
+        bound: tuple[Callable[[str, str], str | None], int] = partial(_with_bound_terms, parameters), 1
+        for change, most in (bound, *_OTHER_WORDS):
             text, why = sql, refusal
             for _ in range(most):
                 changed = change(text, why)

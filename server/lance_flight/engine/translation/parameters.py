@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, permutations
+from itertools import chain, combinations, islice, permutations
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from lance_flight.engine.sql.select_lists import items
 from lance_flight.engine.sql.tokens import Kind, Token, edit_text, fold_name, parameter_names, tokenize, tokens_of
 from lance_flight.engine.translation.rewriting import MOST_PARAMETERS, number_parameters, parameters_in
 from lance_flight.errors import InvalidInput, LimitExceeded
+from lance_flight.model.type_names import cast_name
 
 _LONGEST_LISTED = 64
 """Most characters of a text that is written into a statement, whose literals count as what its calls may multiply (`growth`)."""
@@ -117,6 +118,59 @@ def _value(column: pa.Array) -> pa.Scalar:
     # DataFusion asks a list for its length before it asks whether there is one.
     is_list = pa.types.is_nested(column.type) and not pa.types.is_struct(column.type)
     return pa.scalar(None) if is_list and not column[0].is_valid else column[0]
+
+
+SPANS = tuple(chain.from_iterable(combinations(range(3), count) for count in (1, 2, 3)))
+"""Which of the first parameters beside operators may be spans of time, in the order in which they are tried."""
+TERM_TYPES = ("TIMESTAMP(6)", "BIGINT", "VARCHAR")
+"""Types that all of them may have, if none is a span."""
+_HAS_OTHER_TYPES = ("is not computed", "that are not compared")
+
+
+def with_typed_terms(text: str, refusal: str, kind: str, among: Sequence[int] | None = None) -> str | None:
+    """Return a query with the parameters beside `+`, `-` and `||`, or some `among` them, cast to a type; None if it was refused for something else.
+
+    DataFusion takes the type of the other side for theirs, so that a span of time is none.
+
+    >>> with_typed_terms("SELECT ts + $1 FROM t WHERE a = $2", "TIMESTAMP + TIMESTAMP is not computed", "INTERVAL")
+    'SELECT ts + CAST($1 AS INTERVAL) FROM t WHERE a = $2'
+    """
+    text, terms = _terms(text, refusal)
+    if len(terms) <= max(among or (), default=-1):
+        return None
+    return _with_casts(text, [(term, kind) for term in (terms if among is None else [terms[place] for place in among])])
+
+
+def with_bound_terms(text: str, refusal: str, parameters: pa.RecordBatch | None) -> str | None:
+    """Return a query with such parameters cast to the types of their values."""
+    if parameters is None:
+        return None
+    text, terms = _terms(text, refusal)
+    named = {f"${place}": _span_or_type(column.type) for place, column in enumerate(parameters.columns, start=1)}
+    return _with_casts(text, [(term, named[term.text]) for term in terms if term.text in named])
+
+
+def _terms(text: str, refusal: str) -> tuple[str, list[Token]]:
+    """Return a text with numbered parameters, and those of them beside operators; none where the refusal is about something else."""
+    if not any(words in refusal for words in _HAS_OTHER_TYPES):
+        return text, []
+    text = number_parameters(text)
+    tokens = tokenize(text)
+    around = zip(tokens, [tokens[0], *tokens], [*tokens[1:], tokens[-1]], strict=False)
+    return text, [
+        token
+        for token, *sides in around
+        if token.kind is Kind.PARAMETER and any(side.kind is Kind.SIGN and side.text in "+-|" for side in sides)
+    ]
+
+
+def _with_casts(text: str, typed: Sequence[tuple[Token, str]]) -> str | None:
+    edits = [(token.start, token.stop, f"CAST({token.text} AS {kind})") for token, kind in typed]
+    return edit_text(text, edits) if edits else None
+
+
+def _span_or_type(kind: pa.DataType) -> str:
+    return "INTERVAL" if pa.types.is_duration(kind) or pa.types.is_interval(kind) else cast_name(kind)
 
 
 _OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}

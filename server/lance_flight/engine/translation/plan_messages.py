@@ -483,6 +483,18 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
     ),
     (
+        re.compile(r"Arguments must be literals"),
+        "range and generate_series take literals in FROM; write (SELECT unnest(range(?)) AS n)",
+    ),
+    (
+        re.compile(r"unnest\(\) does not support null"),
+        "unnest takes a list, and a parameter has no type of its own; write unnest(CAST(? AS BIGINT[]))",
+    ),
+    (
+        re.compile(r"Unsupported ast node in sqltorel: Value\(.*Placeholder"),
+        "a parameter cannot stand there, as behind AT TIME ZONE; write the value",
+    ),
+    (
         re.compile(r"Unary operator '-' only supports"),
         "- takes no such value; write -CAST(a AS BIGINT) of an unsigned number, and b - a in place of -(a - b) of moments",
     ),
