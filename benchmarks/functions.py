@@ -18,8 +18,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.writes.ingest import IngestOptions
 
 from benchmarks import data

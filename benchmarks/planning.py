@@ -17,8 +17,8 @@ from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables.table_view import partitions_of
 from lance_flight.planning.arrow_expression import predicate_from_arrow
 from lance_flight.planning.pruning import Pruning, prune

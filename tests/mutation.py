@@ -67,7 +67,7 @@ AREAS: dict[str, Area] = {
     "commits": Area(
         count=22,
         modules="""
-            catalog/commits/commit.py catalog/commits/transaction.py catalog/commits/transaction.py
+            catalog/commits/commit.py catalog/commits/transaction.py
             catalog/manifests/manifest.py catalog/manifests/manifest_rows.py
             catalog/manifests/version_log.py:commit,evolve,transactions_of,find_commit
         """,
@@ -131,7 +131,7 @@ AREAS: dict[str, Area] = {
         count=25,
         modules="""
             planning/pruning.py planning/constraints.py
-            planning/calendar.py planning/partitions.py planning/partitions.py planning/preimages.py planning/partitions.py
+            planning/partitions.py planning/preimages.py
             planning/predicates.py model/domains.py
         """,
         tests="""
@@ -164,7 +164,7 @@ AREAS: dict[str, Area] = {
     "tickets": Area(
         count=10,
         modules="""
-            flight/tickets.py flight/tickets.py flight/actions.py flight/actions.py
+            flight/tickets.py flight/actions.py
         """,
         tests="""
             flight/test_flight_tickets flight/test_flight_sessions flight/test_flight_endpoints flight/test_flight_handshakes
@@ -195,10 +195,9 @@ AREAS: dict[str, Area] = {
     "row path": Area(
         count=15,
         modules="""
-            engine/writes/row_changes.py engine/writes/row_changes.py engine/writes/row_changes.py
-            engine/writes/row_changes.py engine/writes/ingest.py engine/statements/row_changes.py
-            engine/statements/row_changes.py engine/statements/insert.py catalog/commits/writer.py
-            catalog/commits/writer.py
+            engine/writes/row_changes.py
+            engine/writes/ingest.py engine/statements/row_changes.py
+            engine/statements/insert.py catalog/commits/writer.py
         """,
         tests="""
             engine/test_merge_keys engine/test_parameters engine/test_partition_changes

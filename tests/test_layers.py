@@ -201,8 +201,12 @@ ENGINE = (
     "lance_flight.engine.query.tables",
     "lance_flight.engine.query.access",
     "lance_flight.engine.query.policy_file",
-    "lance_flight.engine.query.names",
-    "lance_flight.engine.query.optimising",
+    "lance_flight.engine.query.statement_context",
+    "lance_flight.engine.query.named_tables",
+    "lance_flight.engine.query.information_schema",
+    "lance_flight.engine.query.plan_rebuilding",
+    "lance_flight.engine.query.optimiser",
+    "lance_flight.engine.query.runner",
     "lance_flight.engine.query.search",
     "lance_flight.engine.query.frame_planner",
     "lance_flight.engine.query.session",
@@ -264,7 +268,7 @@ DOORS = {
     ("lance_flight_client.mcp", "lance_flight.model"): {"lance_flight.model.type_names"},
     ("lance_flight_client.mcp", "lance_flight_client.console"): {
         "lance_flight_client.console.queries",
-        "lance_flight_client.console.server",
+        "lance_flight_client.console.tables",
     },
     # What is counted and logged, and nothing that does it.
     ("lance_flight.admin", "lance_flight.engine"): {

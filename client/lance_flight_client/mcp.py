@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse
 
 from lance_flight_client.adbc import NOBODY, Credentials, StatementAnswer
 from lance_flight_client.console.queries import shown_texts
-from lance_flight_client.console.server import ConsoleLimits, ConsoleServer
+from lance_flight_client.console.tables import ConsoleLimits, ConsoleServer
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import Parameters, quote_name, text_literal
 

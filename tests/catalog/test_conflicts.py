@@ -10,7 +10,7 @@ import pytest
 from lance_flight.catalog.maintenance import compaction
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import PartitionedNamespace
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.session_registry import Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction

@@ -19,7 +19,7 @@ from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables.indices import IndexRules
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
 from lance_flight.model.index_kinds import KINDS

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.errors import SerializationFailure
 

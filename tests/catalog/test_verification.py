@@ -17,7 +17,7 @@ from lance_flight.catalog.roots.directory import Root
 from lance_flight.catalog.storage.store import Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.translation.evaluation import evaluate
 from lance_flight.errors import NotFound
 from lance_flight.model.checksums import Checksum

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight_client.adbc import NOBODY, Credentials
 from lance_flight_client.console.app import ConsoleOptions, RunningConsole, running
-from lance_flight_client.console.server import ConsoleLimits
+from lance_flight_client.console.tables import ConsoleLimits
 
 from tests.console.browsers import CHROMIUM, FLAGS
 from tests.service.server_process import Server, serving

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lance_flight_client.console import queries
 from lance_flight_client.console.answering import MOST_REQUESTS
-from lance_flight_client.console.server import ConsoleLimits
+from lance_flight_client.console.tables import ConsoleLimits
 
 from tests.console.browsers import expect
 from tests.console.conftest import HOSTILE, Console, Consoles

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from lance_flight_client.console import partitions, tables
 from lance_flight_client.console.partitions import MOST_SVG_CELLS
-from lance_flight_client.console.server import ConsoleLimits
+from lance_flight_client.console.tables import ConsoleLimits
 
 from tests.console.browsers import expect
 from tests.console.conftest import HOSTILE, Console, Consoles

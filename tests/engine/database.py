@@ -22,8 +22,8 @@ from lance_flight.catalog.storage.store import Store
 from lance_flight.connections import ANONYMOUS
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED, Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan, Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.admission import NO_LIMITS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.runtime.session_registry import Session

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED, Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import LanceFlightError
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.session_registry import LEFT_SECONDS, Isolation, SessionRegistry
 from lance_flight.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Refused

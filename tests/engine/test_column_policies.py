@@ -18,8 +18,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policy_file import Policies
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.query.tables import provider
 from lance_flight.engine.query.tables.measured_plans import MeasuredPlans
 from lance_flight.engine.runtime.running_statement import StatementKind

@@ -8,8 +8,8 @@ import pytest
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access, Condition, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.scan_planning import plan_scan
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 
 from tests.engine.database import Database, open_engine

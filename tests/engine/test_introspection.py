@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.errors import SqlError
 
 from tests.engine.database import Client, Database, filled

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import DataError, Unsupported
 

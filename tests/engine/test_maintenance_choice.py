@@ -19,7 +19,7 @@ from lance_flight.catalog.maintenance.vacuum import Removed, SweepTotals, Vacuum
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.table import Table
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime import maintainer
 from lance_flight.engine.runtime.maintainer import (
     RETRY_SECONDS,

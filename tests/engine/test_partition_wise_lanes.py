@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.lanes import Admission
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 from lance_flight.errors import LanceFlightError, QueryFailed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 
 from tests.engine.database import open_engine

@@ -18,9 +18,9 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import PlanCache, Task
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.runtime.session_registry import QueryOptions, Session
 from lance_flight.engine.statements.answering import Answering, Sessions

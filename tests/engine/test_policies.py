@@ -16,8 +16,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED, Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.policy_file import Policies
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Refused
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import StatementContext
-from lance_flight.engine.query.optimising import runner
-from lance_flight.engine.query.optimising.runner import join_filters
+from lance_flight.engine.query import runner
+from lance_flight.engine.query.runner import join_filters
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import StatementContext
 
 from tests.engine.database import open_engine
 

@@ -10,7 +10,7 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.statements.sessions import assign
 from lance_flight.errors import InvalidInput, LanceFlightError, Refused

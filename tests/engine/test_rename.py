@@ -28,9 +28,9 @@ from lance_flight.catalog.storage.table_versions import LocationGuard
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.catalog.tables import partitions
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope, StatementContext
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import Scope, StatementContext
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.translation.evaluation import evaluate

@@ -13,8 +13,8 @@ from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.running_statement import Issuer, Record, StatementKind
 from lance_flight.engine.statements import answering

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from lance_flight.engine.compat.checked_arithmetic import interval_edits
 from lance_flight.engine.compat.memberships import row_value_edits, selected_edits
-from lance_flight.engine.dialects.lateral_unnest import unnest_edits
+from lance_flight.engine.dialects.pivots import unnest_edits
 from lance_flight.engine.sql.tokens import tokenize
 from lance_flight.errors import LanceFlightError
 

@@ -19,8 +19,8 @@ from lance_flight.catalog.roots.directory import TableName
 from lance_flight.catalog.storage.leases import SnapshotId, leased_snapshots, leases
 from lance_flight.engine import operations
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime import statement_registry
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.cancellation import Cancellation

@@ -13,7 +13,7 @@ import pytest
 from lance_flight.audit import AuditEvent, AuditTrail, EventKind, Subject
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import UNLIMITED, Access, Grant, GrantedTables, Privilege
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.query.tables import system_tables
 from lance_flight.engine.runtime.running_statement import Issuer, StatementKind
 from lance_flight.engine.runtime.statement_registry import MOST_ENDED, MOST_TEXT

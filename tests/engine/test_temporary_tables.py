@@ -13,9 +13,9 @@ from lance_flight.catalog.roots.directory import PUBLIC, TEMPORARY, TableName
 from lance_flight.catalog.storage.whole_files import PRIVATE
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policy_file import Policies
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.session_registry import Session, SessionRegistry
 from lance_flight.errors import AlreadyExists, LanceFlightError, NotFound, Refused, Unsupported

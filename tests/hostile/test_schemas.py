@@ -11,7 +11,7 @@ from datafusion.substrait import Serde
 from lance_flight.backend_values import IfExists
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.translation.substrait import statement_of
 from lance_flight.engine.writes.ingest import IngestOptions
 from lance_flight.errors import LanceFlightError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from adbc_driver_manager import Error
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import Isolation, Session
 from lance_flight.errors import SerializationFailure
 from lance_flight.faults import VARIABLE

@@ -23,7 +23,7 @@ from lance_flight.catalog.maintenance.indexing import BuildSegment
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.catalog.storage.whole_files import INDICES
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer, Record
 from lance_flight.errors import Cancelled
 

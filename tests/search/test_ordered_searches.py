@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.engine.query.policy_file import Policies
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.errors import LanceFlightError
 

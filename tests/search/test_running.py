@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lance_flight.engine.engine import Engine
-from lance_flight.engine.query.names.statement_context import Scope
-from lance_flight.engine.query.optimising import runner
+from lance_flight.engine.query import runner
 from lance_flight.engine.query.planned_query import QueryPlan
 from lance_flight.engine.query.search import running
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.errors import Cancelled
 

@@ -28,8 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lance_flight_client.adbc import Credentials
 from lance_flight_client.console import tables
 from lance_flight_client.console.queries import VIEWS, ConsoleQueries, ConsoleQuery, explained
-from lance_flight_client.console.server import ConsoleLimits, ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable
+from lance_flight_client.console.tables import ConsoleLimits, ConsoleServer, ConsoleTable
 from lance_flight_client.errors import ServerError
 
 MOST_LOGINS = 100

@@ -24,7 +24,7 @@ from lance_flight_client.adbc import Credentials
 from lance_flight_client.console import pages
 from lance_flight_client.console.answering import Logins, Pages, RequestChecks, absent
 from lance_flight_client.console.partitions import readable_bytes
-from lance_flight_client.console.server import ConsoleLimits
+from lance_flight_client.console.tables import ConsoleLimits
 
 ROUTES = (
     Route("/", pages.home),

@@ -16,8 +16,7 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from lance_flight_client.console.server import ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable
+from lance_flight_client.console.tables import ConsoleServer, ConsoleTable
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import quote_name, text_literal
 

@@ -62,8 +62,9 @@ from lance_flight_client.console.partitions import (
 )
 from lance_flight_client.console.partitions import MOST_PARTITIONS as MOST_LAID_OUT
 from lance_flight_client.console.queries import ConsoleQuery, TooManyQueries, operators_of, plan_of, slowest
-from lance_flight_client.console.server import OWN, ConsoleServer
 from lance_flight_client.console.tables import (
+    OWN,
+    ConsoleServer,
     ConsoleSnapshot,
     ConsoleTable,
     PartitionDifference,

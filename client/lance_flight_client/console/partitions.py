@@ -19,8 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight_client.console.exploring import MOMENT, WHOLE, Facet, InvalidSelection, ShownRows
-from lance_flight_client.console.server import ConsoleServer
-from lance_flight_client.console.tables import ConsoleSnapshot, ConsoleTable, fields_of, list_rows, partitions_at
+from lance_flight_client.console.tables import (
+    ConsoleServer,
+    ConsoleSnapshot,
+    ConsoleTable,
+    fields_of,
+    list_rows,
+    partitions_at,
+)
 from lance_flight_client.parameters import quote_name, text_literal
 
 LEVELS = 8

@@ -18,8 +18,15 @@ from lance_flight.model.type_names import type_name
 
 from lance_flight_client.adbc import StatementAnswer
 from lance_flight_client.console.partitions import PartitionGrid
-from lance_flight_client.console.server import OWN, ConsoleServer
-from lance_flight_client.console.tables import ConsoleTable, newest_spec, partitions_at, snapshot_of, tables_of
+from lance_flight_client.console.tables import (
+    OWN,
+    ConsoleServer,
+    ConsoleTable,
+    newest_spec,
+    partitions_at,
+    snapshot_of,
+    tables_of,
+)
 from lance_flight_client.errors import ServerError
 from lance_flight_client.parameters import text_literal
 from lance_flight_client.values import texts

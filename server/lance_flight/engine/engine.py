@@ -22,7 +22,6 @@ from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables.partitions import place_of_files
 from lance_flight.engine.functions.routines import routines, volatile_functions
 from lance_flight.engine.query.access import UNLIMITED, Access, Privilege
-from lance_flight.engine.query.names.statement_context import ALONE, Scope
 from lance_flight.engine.query.planned_query import (
     PlanCache,
     PlannedQuery,
@@ -33,6 +32,7 @@ from lance_flight.engine.query.planned_query import (
     tasks_of,
 )
 from lance_flight.engine.query.session import QuerySession, parameter_schema
+from lance_flight.engine.query.statement_context import ALONE, Scope
 from lance_flight.engine.runtime.admission import NO_LIMITS, AdmissionSlot, Limits
 from lance_flight.engine.runtime.memory import Memory
 from lance_flight.engine.runtime.running_statement import (

@@ -24,9 +24,9 @@ from lance_flight.backend_values import (
 from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.engine import Engine
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.planned_query import QueryPlan, Task
 from lance_flight.engine.query.policy_file import PolicyFile
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.admission import NO_QUOTAS, Limits
 from lance_flight.engine.runtime.running_statement import Issuer
 from lance_flight.engine.runtime.session_registry import Session

@@ -3,7 +3,7 @@
 Spec: Partition Transform. What a transform computes is what its derived expression computes, to the letter
 (decision 8): `month` is 1–12, `truncate` goes toward zero, parts of timestamps with a zone are those of its local time.
 A new transform is a subclass of `Transform` and a line in `TRANSFORMS`. A part of dates that is to prune has its place among the
-others in `planning/calendar.py` and `constraints.py`, too: the fields of one column prune together, by their `date_part`.
+others in `planning/partitions.py` and `constraints.py`, too: the fields of one column prune together, by their `date_part`.
 `truncate` never reverses the order of its column, so that it prunes by ranges. `bucket` and `multi_bucket` prune by single values of
 their columns, and are joined by their counts.
 """
@@ -63,7 +63,7 @@ class Rule:
     """True if it prunes by single values of its sources alone, never by a range of them."""
 
     date_part: ClassVar[str | None] = None
-    """The `date_part` of its source that it is; those of `planning/calendar.py` prune together."""
+    """The `date_part` of its source that it is; those of `planning/partitions.py` prune together."""
 
     family: ClassVar[str]
     """The rules of one family are compared with one another in messages."""

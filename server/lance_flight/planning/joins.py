@@ -28,8 +28,7 @@ from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField
 from lance_flight.model.transforms import Nulls, Transform
 from lance_flight.model.zones import zone_of
-from lance_flight.planning.calendar import UNITS
-from lance_flight.planning.partitions import DictionaryColumn, Partitions, SpecPartitions
+from lance_flight.planning.partitions import UNITS, DictionaryColumn, Partitions, SpecPartitions
 from lance_flight.planning.pruning import describe
 
 

@@ -20,10 +20,10 @@ from lance_flight.model.domains import Domain, Mask, ordering
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, Expression, PartitionField, PartitionSpec
 from lance_flight.model.transforms import Nulls
-from lance_flight.planning.calendar import UNITS, calendar_problem, calendar_rows
 from lance_flight.planning.constraints import Aspect, Conjunct, Disjunct, NormalForm, Stated
 from lance_flight.planning.partitions import (
     MAX_COMBINATIONS,
+    UNITS,
     Candidates,
     Component,
     ComputedConditions,
@@ -33,6 +33,8 @@ from lance_flight.planning.partitions import (
     Sources,
     SpecPartitions,
     Unresolved,
+    calendar_problem,
+    calendar_rows,
     combinations,
     count,
     rows_of,

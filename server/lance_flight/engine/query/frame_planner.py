@@ -65,15 +65,15 @@ from lance_flight.engine.plans.joins import (
 )
 from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
 from lance_flight.engine.query.access import MaskedTable
-from lance_flight.engine.query.names.named_tables import NamedTables
-from lance_flight.engine.query.names.statement_context import StatementContext
-from lance_flight.engine.query.optimising.runner import (
+from lance_flight.engine.query.named_tables import NamedTables
+from lance_flight.engine.query.runner import (
     QueryRunner,
     has_pairs,
     with_asking_conditions,
 )
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, Planner
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.sql.bounds import Growth
 from lance_flight.engine.sql.references import Reference, quote_parts

@@ -34,12 +34,12 @@ from lance_flight.catalog.manifests.snapshot import BranchVersion, FixedPin, Ver
 from lance_flight.catalog.roots.directory import PUBLIC
 from lance_flight.engine.functions.routines import calls_of, mutable_functions
 from lance_flight.engine.query.access import Access
-from lance_flight.engine.query.names.statement_context import Scope, StatementContext, TableVersion
-from lance_flight.engine.query.optimising.optimiser import bare_columns, is_one_computed_row, is_pure_scan, stream
-from lance_flight.engine.query.optimising.runner import shape_batches
+from lance_flight.engine.query.optimiser import bare_columns, is_one_computed_row, is_pure_scan, stream
 from lance_flight.engine.query.partition_wise import division
 from lance_flight.engine.query.partition_wise.join_order import read_tables
+from lance_flight.engine.query.runner import shape_batches
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import Scope, StatementContext, TableVersion
 from lance_flight.engine.query.tables.table_view import Split
 from lance_flight.engine.runtime.memory import Pool
 from lance_flight.engine.runtime.running_statement import RunningStatement

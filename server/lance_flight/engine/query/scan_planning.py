@@ -14,9 +14,9 @@ from lance_flight.catalog.maintenance.rewriting import Choose
 from lance_flight.catalog.manifests.snapshot import PartitionContext, PartitionTable, Pin, Snapshot, SpecTables
 from lance_flight.catalog.roots.directory import PUBLIC, Root
 from lance_flight.catalog.table import Table
-from lance_flight.engine.query.names.statement_context import StatementContext
-from lance_flight.engine.query.optimising.optimiser import bare_columns
+from lance_flight.engine.query.optimiser import bare_columns
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables.provider import filter_of
 from lance_flight.engine.query.tables.table_view import Rows, partitions_of, report, side_of
 from lance_flight.engine.sql.references import enclose, quote_parts

@@ -35,13 +35,13 @@ from lance_flight.engine.dialects.pivots import with_read_values
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, has_computed, hints
 from lance_flight.engine.query.access import stored_name
 from lance_flight.engine.query.frame_planner import FramePlanner, PlannedViews
-from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA, InformationSchema
-from lance_flight.engine.query.names.named_tables import TABLE_CHANGES, NamedTables, TableCatalog, TableChanges
-from lance_flight.engine.query.names.statement_context import StatementContext
-from lance_flight.engine.query.optimising.optimiser import Optimiser, QueryErrors
-from lance_flight.engine.query.optimising.runner import QueryRunner, shape_batches
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA, InformationSchema
+from lance_flight.engine.query.named_tables import TABLE_CHANGES, NamedTables, TableCatalog, TableChanges
+from lance_flight.engine.query.optimiser import Optimiser, QueryErrors
+from lance_flight.engine.query.runner import QueryRunner, shape_batches
 from lance_flight.engine.query.search.functions import with_searches
 from lance_flight.engine.query.search.search_target import SEARCHES, StatementSearches
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.query.tables.provider import ComputedTable, JoinedKeys, Provider, Run, ScanLog
 from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.runtime.cancellation import PlanningLimits

@@ -20,8 +20,6 @@ from lance_flight.catalog.bulk.pieces import Watch
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName, Temporary
 from lance_flight.catalog.storage.leases import SnapshotLease
 from lance_flight.engine.query.access import Access, Privilege
-from lance_flight.engine.query.names.statement_context import Scope, StatementContext
-from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.planned_query import (
     LONGEST_TEXT,
     PlanCache,
@@ -31,8 +29,10 @@ from lance_flight.engine.query.planned_query import (
     Task,
     tasks_of,
 )
+from lance_flight.engine.query.runner import shape_batches
 from lance_flight.engine.query.search.arguments import without_vectors
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import Scope, StatementContext
 from lance_flight.engine.query.tables.system_tables import ServerProcess, SystemTables
 from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.memory import Memory

@@ -26,8 +26,8 @@ from lance_flight.catalog.manifests.snapshot import check_in_place
 from lance_flight.catalog.roots.directory import Root, TableName, TemporaryTables
 from lance_flight.catalog.table import Table
 from lance_flight.engine.query.access import UNLIMITED, Access, Privilege, RowPolicy
-from lance_flight.engine.query.names.statement_context import Scope
 from lance_flight.engine.query.session import QuerySession, parameter_schema
+from lance_flight.engine.query.statement_context import Scope
 from lance_flight.engine.runtime.cancellation import Cancellation
 from lance_flight.engine.runtime.session_registry import SessionRegistry
 from lance_flight.engine.runtime.statement_registry import Peers, StatementRegistry

@@ -48,7 +48,14 @@ from lance_flight.engine.statements.alter_table import (
     SetOptions,
     SetPartitionedBy,
 )
-from lance_flight.engine.statements.create_table import CreateTable, DropTable
+from lance_flight.engine.statements.create_table import (
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    DropSchema,
+    DropTable,
+    DropView,
+)
 from lance_flight.engine.statements.insert import Insert
 from lance_flight.engine.statements.kinds import Changes, ChangeStatement, Statement
 from lance_flight.engine.statements.maintenance import OPERATION_STATEMENTS, CreateIndex, DropIndex
@@ -65,7 +72,6 @@ from lance_flight.engine.statements.show import (
     ShowMetadata,
     ShowSettings,
 )
-from lance_flight.engine.statements.views import CreateSchema, CreateView, DropSchema, DropView
 from lance_flight.engine.translation.rewriting import number_parameters
 from lance_flight.engine.writes.change_clauses import WITH, place_of_change
 from lance_flight.errors import SqlError

@@ -17,9 +17,9 @@ from lance_flight.engine.compat.checked_arithmetic import without_checks
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.dialects.pivots import begins_pivot
 from lance_flight.engine.query.access import Privilege
-from lance_flight.engine.query.optimising.runner import GOES_ON
 from lance_flight.engine.query.partition_wise.division import divide
 from lance_flight.engine.query.planned_query import PlannedQuery
+from lance_flight.engine.query.runner import GOES_ON
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.measured_plans import MeasuredPlans
 from lance_flight.engine.sql import references

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from lance_flight.backend_values import CancelStatus, SessionState, SettingValue
-from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
 from lance_flight.engine.runtime.session_registry import BEGUN, ELSEWHERE, Isolation, Session
 from lance_flight.engine.runtime.transactions import SqlTransaction
 from lance_flight.engine.sql import references

@@ -34,7 +34,7 @@ from lance_flight.engine.compat.memberships import (
 from lance_flight.engine.compat.sort_keys import distinct_order_edits, sort_key_edits
 from lance_flight.engine.compat.subqueries import first_value_edits
 from lance_flight.engine.dialects.clauses import clause_edits
-from lance_flight.engine.dialects.lateral_unnest import unnest_edits
+from lance_flight.engine.dialects.pivots import unnest_edits
 from lance_flight.engine.dialects.query_names import named_window_edits, wildcard_edits
 from lance_flight.engine.dialects.spellings import spelling_edits
 from lance_flight.engine.functions.date_patterns import date_pattern_edits

@@ -20,8 +20,8 @@ from lance_flight.catalog.schema_evolution import (
 from lance_flight.catalog.storage.formats import unstorable_in
 from lance_flight.catalog.storage.store import unstorable
 from lance_flight.catalog.table import PartitionedNamespace, Table
-from lance_flight.engine.query.names.statement_context import StatementContext
 from lance_flight.engine.query.session import QuerySession
+from lance_flight.engine.query.statement_context import StatementContext
 from lance_flight.engine.translation.evaluation import check_expression, evaluate
 from lance_flight.engine.writes.computed_columns import (
     PythonFunction,

@@ -28,8 +28,8 @@ from lance_flight.catalog.tables.rows import ROW_ORIGIN, with_origin
 from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES
 from lance_flight.engine.dialects.clauses import read_version
 from lance_flight.engine.functions.date_spans import durations_of
-from lance_flight.engine.query.names.information_schema import INFORMATION_SCHEMA
-from lance_flight.engine.query.names.named_tables import TARGET_ROWS
+from lance_flight.engine.query.information_schema import INFORMATION_SCHEMA
+from lance_flight.engine.query.named_tables import TARGET_ROWS
 from lance_flight.engine.query.partition_wise.division import few_keys
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.sql.references import SYSTEM, Cursor, TableRef, enclose, names, quote_parts, table

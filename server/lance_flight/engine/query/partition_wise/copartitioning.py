@@ -36,7 +36,6 @@ from lance_flight.engine.plans.nodes import (
     table_key,
     window_columns,
 )
-from lance_flight.engine.query.optimising.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.partition_wise import lanes
 from lance_flight.engine.query.partition_wise.join_order import (
     MetadataPart,
@@ -46,6 +45,7 @@ from lance_flight.engine.query.partition_wise.join_order import (
     read_tables,
 )
 from lance_flight.engine.query.partition_wise.lanes import Task, run
+from lance_flight.engine.query.plan_rebuilding import compute_part, name_columns, number_columns
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, TableView, side_of
 from lance_flight.engine.translation.evaluation import evaluate

@@ -35,8 +35,6 @@ from lance_flight.engine.plans.nodes import (
     origin,
     table_key,
 )
-from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt
-from lance_flight.engine.query.optimising.runner import shape_batches
 from lance_flight.engine.query.partition_wise import join_order
 from lance_flight.engine.query.partition_wise.copartitioning import (
     WORTH,
@@ -47,6 +45,8 @@ from lance_flight.engine.query.partition_wise.copartitioning import (
 )
 from lance_flight.engine.query.partition_wise.join_order import RowCounts, concerns_partitions, share
 from lance_flight.engine.query.partition_wise.lanes import admission
+from lance_flight.engine.query.plan_rebuilding import rebuilt
+from lance_flight.engine.query.runner import shape_batches
 from lance_flight.engine.query.search.ordered_scans import Found, ordered_scans, searched_scans
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.provider import JoinedKeys

@@ -47,7 +47,7 @@ from lance_flight.engine.plans.nodes import (
     table_key,
     window_columns,
 )
-from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, number_columns, rebuilt, select_columns
+from lance_flight.engine.query.plan_rebuilding import name_columns, number_columns, rebuilt, select_columns
 from lance_flight.engine.query.session import QuerySession
 from lance_flight.engine.query.tables.table_view import Prunings, Rows, TableView
 from lance_flight.engine.sql.references import quote_parts

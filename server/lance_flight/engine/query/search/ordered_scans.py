@@ -40,8 +40,8 @@ from lance_flight.engine.plans.nodes import (
     strip_aliases,
     table_key,
 )
-from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.optimising.plan_rebuilding import name_columns, rebuilt, select_columns
+from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
+from lance_flight.engine.query.plan_rebuilding import name_columns, rebuilt, select_columns
 from lance_flight.engine.query.search.arguments import MOST_ROWS, column_of_vectors, converted_vector
 from lance_flight.engine.query.search.distance_ranges import DistanceRange, Wanted, conjuncts, number_of, range_of
 from lance_flight.engine.query.search.running import SearchRun, advice, target_of_rows

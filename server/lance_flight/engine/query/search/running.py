@@ -30,7 +30,7 @@ from lance_flight.catalog.tables.scan import ADDRESS_FIELDS, ADDRESS_NAMES, Scan
 from lance_flight.catalog.tables.schema_adapter import physical
 from lance_flight.catalog.tables.sources import Open, PinnedTable
 from lance_flight.engine.functions.routines import calls_of, mutable_functions, volatile_functions
-from lance_flight.engine.query.optimising.optimiser import bare_columns, is_pure_scan
+from lance_flight.engine.query.optimiser import bare_columns, is_pure_scan
 from lance_flight.engine.query.search.arguments import QueryVectors
 from lance_flight.engine.query.search.search_target import (
     SEARCHES,

@@ -19,8 +19,8 @@ from lance_flight.catalog.search.row_ranking import Addresses
 from lance_flight.catalog.tables.indices import IndexDefinition
 from lance_flight.catalog.tables.scan import ADDRESS_NAMES, Scan, Search
 from lance_flight.catalog.tables.sources import MERGED_TABLES, Merged, Open, PinnedTable, Source, merge
-from lance_flight.engine.query.names.named_tables import HIDDEN_COLUMNS
-from lance_flight.engine.query.optimising.optimiser import Optimiser
+from lance_flight.engine.query.named_tables import HIDDEN_COLUMNS
+from lance_flight.engine.query.optimiser import Optimiser
 from lance_flight.engine.query.tables.provider import Arrange, ComputedTable, Lane, PlannedRead, ScanLog, filter_of
 from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.translation.parameters import parameter_count

@@ -32,7 +32,7 @@ from lance_flight.engine.query.access import (
     stored_name,
     unmasked_name,
 )
-from lance_flight.engine.query.names.statement_context import StatementContext, TableVersion
+from lance_flight.engine.query.statement_context import StatementContext, TableVersion
 from lance_flight.engine.query.tables import metadata_tables
 from lance_flight.engine.query.tables.metadata_tables import (
     LINEAGE,

@@ -39,7 +39,7 @@ from lance_flight.engine.plans.nodes import (
     strip_aliases,
 )
 from lance_flight.engine.plans.scalar_expressions import LogicalScan, logical_scans
-from lance_flight.engine.query.optimising.plan_rebuilding import rebuilt, select_columns, vary_columns
+from lance_flight.engine.query.plan_rebuilding import rebuilt, select_columns, vary_columns
 from lance_flight.engine.query.tables.provider import Run, ScanLog
 from lance_flight.engine.runtime.cancellation import PlanningLimits
 from lance_flight.engine.sql.references import CATALOG, quote_parts

@@ -35,8 +35,8 @@ from lance_flight.catalog.tables.scan import rows_within
 from lance_flight.engine.functions.routines import volatile_functions
 from lance_flight.engine.plans.bounds import COLLECTING, JOINING_RULES, OTHER_RULES, check_windows, constant_bytes
 from lance_flight.engine.plans.nodes import BOTH_SIDES, Node, is_one_row, join_type
-from lance_flight.engine.query.optimising.optimiser import Optimiser
-from lance_flight.engine.query.optimising.plan_rebuilding import can_be_joined, join_frames, rebuilt
+from lance_flight.engine.query.optimiser import Optimiser
+from lance_flight.engine.query.plan_rebuilding import can_be_joined, join_frames, rebuilt
 from lance_flight.engine.query.tables.provider import Run
 from lance_flight.engine.runtime.streams import cancellable
 from lance_flight.engine.sql.bounds import Growth

@@ -1,1 +1,0 @@
-"""Meaning of the names in a statement: which tables, at which versions, seen by whom."""
