@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lance_flight.backend_values import TablePlace
-from lance_flight.errors import InvalidInput, NotFound, Refused
+from lance_flight.errors import InvalidInput, LimitExceeded, NotFound, Refused
 from lance_flight.flight.backend import Answered, Backend, Caller, IngestTarget, TableEntry
 from lance_flight.flight.calls import Call
 from lance_flight.flight.rows import InputRules, read_rows
@@ -45,15 +45,22 @@ class RestAnswer:
 
 
 class _Reading:
-    """File of a body for Arrow, which reads it once from the beginning to the end."""
+    """File of a body for Arrow, which reads it once from the beginning to the end, and each part of a message at once."""
 
     closed = False
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
+    def __init__(self, read: Read, rules: InputRules) -> None:
+        self._read, self._rules = read, rules
+        self.has_schema = False
 
     def read(self, size: int = -1) -> bytes | bytearray:
-        """Return at most so many bytes of the body; none at its end."""
+        """Return at most so many bytes of the body; none at its end. A part that is too large is refused before it comes."""
+        if not self.has_schema and size > self._rules.parameter_limit:
+            most = f"at most {self._rules.parameter_limit} (parameter_limit)"
+            raise InvalidInput(f"the body is no Arrow IPC stream: its schema would have {size} bytes; expected {most}")
+        if size > self._rules.batch_limit:
+            most = f"at most {self._rules.batch_limit} (batch_limit)"
+            raise LimitExceeded(f"a message of {size} bytes in the body; expected {most}")
         return self._read(size)
 
     def readable(self) -> bool:
@@ -175,10 +182,13 @@ class RestCall:
 
     def open_rows(self) -> pa.RecordBatchReader:
         """Return the rows of the body, read as they come; `InvalidInput` if it does not begin with a schema."""
+        body = _Reading(self.read, self.rules)
         try:
-            return pa.ipc.open_stream(pa.PythonFile(_Reading(self.read), mode="r"))
+            rows = pa.ipc.open_stream(pa.PythonFile(body, mode="r"))
         except (OSError, pa.ArrowException) as error:
             raise InvalidInput(f"the body is no Arrow IPC stream: {error}") from error
+        body.has_schema = True
+        return rows
 
     def check_rows(self, rows: pa.RecordBatchReader, what: str) -> pa.RecordBatchReader:
         """Return rows that are validated as they are read, each batch within the bounds of the server."""
