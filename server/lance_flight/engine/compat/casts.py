@@ -47,7 +47,7 @@ from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, spelled_out, tokenize
 from lance_flight.errors import SqlError, Unsupported
-from lance_flight.model.arrow_types import is_list, is_string
+from lance_flight.model.arrow_types import is_bytes, is_list, is_string
 from lance_flight.model.type_names import type_name
 
 MOST_EXACT = 15
@@ -474,6 +474,7 @@ _TEXT_FUNCTIONS: Mapping[str, str | None] = MappingProxyType(
     }
 )
 """Functions that take any value as its text, and what to write of a list in their place; None where its text is meant."""
+_LENGTHS = frozenset(["LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH"])
 _AGGREGATES = frozenset(["STRING_AGG"])
 _MAY_CAST_TEXT = re.compile(
     rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_ALL_TEXTS))})\b|\|\||\b(?:{'|'.join(_TEXT_FUNCTIONS)})\s*\(", re.IGNORECASE
@@ -528,6 +529,11 @@ def with_value_texts(
 ) -> tuple[str, dict[str, pa.DataType]]:
     """Return the text with texts in place of the values that become texts, and the type of the argument of each new call."""
     spans: dict[Span, str] = {}
+    for (_, maker), name in zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True):
+        if maker in _LENGTHS and is_bytes(types.get(name, pa.null())):
+            raise SqlError(
+                f"{maker.lower()} counts characters, got VARBINARY; write octet_length(b), or {maker.lower()}(decode(b))"
+            )
     for (span, maker), name in zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True):
         if name in types and has_own_text(types[name]):
             if pa.types.is_nested(types[name]) and _TEXT_FUNCTIONS.get(maker) is not None:

@@ -172,7 +172,7 @@ _TEXT = re.compile("Utf8")
 _UNSIGNED = re.compile("UInt")
 _DURATION = re.compile(r"Duration\(")
 _DATE, _TIMESTAMP, _OF_NANOSECONDS = re.compile("Date32"), re.compile(r"Timestamp\("), " AS Timestamp(ns"
-_OWN_TEXTS = re.compile("Float|Date64|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
+_OWN_TEXTS = re.compile("Binary|Float|Date64|Timestamp|Time32|Time64|Interval|Duration|List|Struct|Map")
 _HAVE_NO_COMMON_TYPE = re.compile(
     r"(?=.*(?:Time(?:32|64)\(|Binary)).*(?:coerc|common|compar|compatible|unify)", re.DOTALL
 )

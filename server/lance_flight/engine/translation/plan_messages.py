@@ -483,6 +483,14 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         "an aggregate with DISTINCT is ordered by its own values; write array_agg(DISTINCT a ORDER BY a), or DISTINCT in a query in FROM",
     ),
     (
+        re.compile(r"Encountered non UTF-8 data"),
+        "bytes become a text, and are none in UTF-8; write encode(b, 'hex') or encode(b, 'base64')",
+    ),
+    (
+        re.compile(r"Support for 'approx_distinct' for data type (?P<kind>\w+)"),
+        lambda found, _: f"approx_count_distinct takes no {sql_types(found['kind'])}; write count(DISTINCT a)",
+    ),
+    (
         re.compile(r"Arguments must be literals"),
         "range and generate_series take literals in FROM; write (SELECT unnest(range(?)) AS n)",
     ),
