@@ -88,6 +88,7 @@ strptime('31/01/2024 10', '%d/%m/%Y %H')
 strptime('31 Jan 2024', '%d %b %Y')
 strptime('2024-01-31 1:02:03.5', '%Y-%m-%d %H:%M:%S.%f')
 strftime(ts, '%%T %%Y %H%%')
+strftime(ts, '%j %U %W %w %y %I %p %-d/%-m')
 strptime(strftime(ts, '%d.%m.%Y %H-%M-%S'), '%d.%m.%Y %H-%M-%S')
 try_strptime(s, '%Y')
 try_strptime('2024-02-30', '%Y-%m-%d')
@@ -244,6 +245,10 @@ SELECT corr(f, i), covar_pop(f, i), covar_samp(f, i), regr_slope(f, i), regr_r2(
 SELECT bool_and(b), bool_or(b) FROM t
 SELECT approx_count_distinct(g), count(DISTINCT g) FROM t
 SELECT group_concat(s ORDER BY id), string_agg(s ORDER BY id) FROM t
+SELECT skewness(x), kurtosis(x) FROM (VALUES (1.0), (1.0), (1.0)) AS v(x)
+SELECT skewness(x), kurtosis(x) FROM (VALUES (1), (2), (3), (10), (NULL)) AS v(x)
+SELECT x % 3, skewness(x), kurtosis(x) FROM (VALUES (1), (4), (9), (7), (2), (5), (8), (13)) AS v(x) GROUP BY x % 3 ORDER BY 1
+SELECT skewness(x), kurtosis(x) FROM (VALUES (1), (2)) AS v(x) WHERE x > 2
 SELECT listagg(s, '|' ORDER BY id), string_agg(s, ',' ORDER BY id) FROM t
 SELECT list(i ORDER BY id), list(DISTINCT g ORDER BY g) FROM t
 SELECT first(i ORDER BY id), last(s ORDER BY id DESC), any_value(g) FROM t WHERE g = 2

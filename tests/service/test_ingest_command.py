@@ -169,7 +169,7 @@ def test_files_with_marked_columns_become_blobs(
 
 def test_a_dry_run_shows_the_table_and_stores_nothing(place: Place, table: str) -> None:
     said = place.stores("flights.csv", "--table", table, "--partition-by", "month(at)", "--dry-run")
-    assert f"table {table} is made, partitioned by month(at)" in said
+    assert f"table {table} is new, partitioned by month(at)" in said
     assert "origin  VARCHAR" in said
     assert not place.has(table)
 

@@ -217,7 +217,7 @@ def _open_files(options: argparse.Namespace, known: pa.Schema = NO_TYPES) -> Row
 
 def _show(load: FileLoad, source: RowSource, there: pa.Schema | None) -> None:
     size = "" if source.size is None else f", {readable(source.size)}"
-    state = "is made" if there is None else "is there"
+    state = "is new" if there is None else "is there"
     fields = "" if load.partition_by is None else f", partitioned by {load.partition_by}"
     print(f"table {load.label} {state}{fields}{size}")
     shown = {"column": load.schema.names, "type": [column_type_name(field) for field in load.schema]}
