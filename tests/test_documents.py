@@ -18,8 +18,8 @@ from lance_flight.engine.query.tables.metadata_tables import LINEAGE, METADATA_T
 from lance_flight.engine.runtime.session_registry import Session
 from lance_flight.engine.statements.sessions import assign, options
 from lance_flight.errors import LanceFlightError
-from lance_flight.flight.identity import passwords
-from lance_flight.flight.identity.passwords import Cost, StoredPassword, Users
+from lance_flight.flight import passwords
+from lance_flight.flight.passwords import Cost, StoredPassword, Users
 from lance_flight.flight.status import flight_error
 from lance_flight.model.index_kinds import ALIASES, KINDS
 from lance_flight.model.transforms import TRANSFORMS

@@ -311,7 +311,7 @@ LIBRARIES = {
     "grpc": {"lance_flight.admin", "lance_flight.flight.grpc_server"},
     "grpc_health": {"lance_flight.admin"},
     "prometheus_client": {"lance_flight.admin"},
-    "jwt": {"lance_flight.flight.identity"},
+    "jwt": {"lance_flight.flight.json_web_tokens"},
     # An extra: both are loaded only where traces are wanted.
     "opentelemetry": {"lance_flight.admin.tracing", "lance_flight.flight.tracing"},
     "cryptography": {"lance_flight.flight.tls"},

@@ -12,9 +12,7 @@ from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
-from lance_flight.flight.calls import call_of
-from lance_flight.flight.grpc_server import Answers, GrpcServer
-from lance_flight.flight.identity.authentication import (
+from lance_flight.flight.authentication import (
     OPEN,
     Authentication,
     Basic,
@@ -23,6 +21,8 @@ from lance_flight.flight.identity.authentication import (
     Principal,
     Proof,
 )
+from lance_flight.flight.calls import call_of
+from lance_flight.flight.grpc_server import Answers, GrpcServer
 from lance_flight.flight.server import FlightSqlServer
 from lance_flight.flight.wire import StatementQuery, encode_command
 from pyarrow import flight

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from adbc_driver_flightsql import dbapi
-from lance_flight.flight.identity.passwords import hash_of
+from lance_flight.flight.passwords import hash_of
 from lance_flight_client.console.answering import CHANGE_HEADER
 
 from tests.console.browsers import expect

@@ -12,9 +12,9 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
-from lance_flight.flight.identity.authentication import Authentication
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysFile, TokenRules
-from lance_flight.flight.identity.passwords import (
+from lance_flight.flight.authentication import Authentication
+from lance_flight.flight.json_web_tokens import JsonWebTokens, KeysFile, TokenRules
+from lance_flight.flight.passwords import (
     Cost,
     PasswordChecks,
     SessionTokens,

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from lance_flight.errors import Conflict, LimitExceeded, QueryFailed
 from lance_flight.flight import grpc_server, wire
+from lance_flight.flight.authentication import Authentication
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.grpc_server import REUSED_CONNECTION, GrpcServer
-from lance_flight.flight.identity.authentication import Authentication
 from lance_flight.flight.protocol import flight_messages_pb2 as pb
 from lance_flight.flight.server import FlightSqlServer
 from pyarrow import flight

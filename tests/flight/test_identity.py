@@ -11,7 +11,7 @@ import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
 from lance_flight.flight import wire
-from lance_flight.flight.identity.passwords import hash_of
+from lance_flight.flight.passwords import hash_of
 from lance_flight.flight.server import FlightSqlServer
 from pyarrow import flight
 

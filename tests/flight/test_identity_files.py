@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from lance_flight.errors import InvalidInput, Unauthenticated
 from lance_flight.file_reloading import Watched, look
-from lance_flight.flight.identity import passwords
-from lance_flight.flight.identity.authentication import Basic, Bearer, Principal, Proof
-from lance_flight.flight.identity.passwords import (
+from lance_flight.flight import passwords
+from lance_flight.flight.authentication import Basic, Bearer, Principal, Proof
+from lance_flight.flight.passwords import (
     PasswordChecks,
     SessionTokens,
     StoredPassword,

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 from lance_flight.errors import InvalidInput, Unauthenticated
-from lance_flight.flight.identity import json_web_tokens
-from lance_flight.flight.identity.authentication import Basic, Bearer, Principal, Proof
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysFile, KeysUrl, TokenRules
+from lance_flight.flight import json_web_tokens
+from lance_flight.flight.authentication import Basic, Bearer, Principal, Proof
+from lance_flight.flight.json_web_tokens import JsonWebTokens, KeysFile, KeysUrl, TokenRules
 
 from tests.flight.identities import (
     ANOTHER_KEY,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.errors import InvalidInput, Unavailable
-from lance_flight.flight.identity.passwords import MOST_REMEMBERED, Cost, PasswordChecks, StoredPassword
+from lance_flight.flight.passwords import MOST_REMEMBERED, Cost, PasswordChecks, StoredPassword
 
 from tests.engine.waiting import until
 from tests.flight.identities import CHEAP

@@ -16,7 +16,7 @@ from adbc_driver_manager import Error
 from lance_flight.errors import InvalidInput
 from lance_flight.file_reloading import states
 from lance_flight.flight import server as flight_server
-from lance_flight.flight.identity.authentication import Authentication
+from lance_flight.flight.authentication import Authentication
 from lance_flight.flight.server import FlightSqlServer, replace_server, serve_until
 from lance_flight.flight.tls import Tls, TlsFiles
 from pyarrow import flight

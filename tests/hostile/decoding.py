@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.errors import LanceFlightError
-from lance_flight.flight.identity.authentication import Authentication, Bearer, credential_of
-from lance_flight.flight.identity.json_web_tokens import JsonWebTokens, KeysUrl, TokenRules, parse
-from lance_flight.flight.identity.passwords import PREFIX, SessionTokens, StoredPassword
+from lance_flight.flight.authentication import Authentication, Bearer, credential_of
+from lance_flight.flight.json_web_tokens import JsonWebTokens, KeysUrl, TokenRules, parse
+from lance_flight.flight.passwords import PREFIX, SessionTokens, StoredPassword
 from lance_flight.flight.tickets import TicketSealer
 from lance_flight.flight.wire import decode_action, decode_command
 

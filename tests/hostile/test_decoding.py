@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_flight.engine.query.planned_query import Task
 from lance_flight.flight import wire
-from lance_flight.flight.identity.passwords import TokenClaims
+from lance_flight.flight.passwords import TokenClaims
 from lance_flight.flight.tickets import Prepared, RowsTicket
 from lance_flight.flight.wire import encode_action, encode_command
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_manager import Error
 from lance_flight.flight import wire
-from lance_flight.flight.identity.passwords import hash_of
+from lance_flight.flight.passwords import hash_of
 from lance_flight.flight.wire import encode_command
 from lance_flight_client import adbc
 

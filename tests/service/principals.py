@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.identity.passwords import hash_of
+from lance_flight.flight.passwords import hash_of
 
 BEARER = "adbc.flight.sql.authorization_header"
 COOKIES = "adbc.flight.sql.rpc.with_cookie_middleware"

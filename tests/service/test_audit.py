@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 from adbc_driver_manager import Error
-from lance_flight.flight.identity.passwords import Cost, StoredPassword
+from lance_flight.flight.passwords import Cost, StoredPassword
 from lance_flight.flight.wire import GetSessionOptions, encode_action
 from pyarrow import flight
 

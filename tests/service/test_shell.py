@@ -22,9 +22,8 @@ from lance_flight_client.cli import main
 from lance_flight_client.cli.connecting import ChosenServer
 from lance_flight_client.cli.shell import prompt
 from lance_flight_client.cli.shell import session as session_module
-from lance_flight_client.cli.shell.commands import COMMANDS
 from lance_flight_client.cli.shell.prompt import WORDS, KnownNames, NameCompleter, is_complete, page_text, run_input
-from lance_flight_client.cli.shell.session import Progress, ShellSession, warn
+from lance_flight_client.cli.shell.session import COMMANDS, Progress, ShellSession, warn
 from lance_flight_client.errors import ServerError
 from lance_flight_client.terminal import guard_terminals
 from prompt_toolkit.completion import CompleteEvent

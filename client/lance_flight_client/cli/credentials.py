@@ -7,9 +7,9 @@ import getpass
 import sys
 
 from lance_flight.errors import InvalidInput
-from lance_flight.flight.identity.authentication import heading
-from lance_flight.flight.identity.passwords import StoredPassword, hash_of
-from lance_flight.flight.identity.passwords import make_token as new_token
+from lance_flight.flight.authentication import heading
+from lance_flight.flight.passwords import StoredPassword, hash_of
+from lance_flight.flight.passwords import make_token as new_token
 
 
 def hash_password(options: argparse.Namespace) -> int:

@@ -16,8 +16,8 @@ from typing import Any
 from lance_flight.config import ServerConfig
 from lance_flight.connections import bracket_host
 from lance_flight.errors import InvalidInput, Unsupported
-from lance_flight.flight.identity.authentication import heading
-from lance_flight.flight.identity.passwords import hash_of, make_token
+from lance_flight.flight.authentication import heading
+from lance_flight.flight.passwords import hash_of, make_token
 from lance_flight.threads import SignalEvent
 
 from lance_flight_client.adbc import Credentials, connect, execute

@@ -33,8 +33,7 @@ from lance_flight.audit import AuditEvent, EventKind, Subject
 from lance_flight.backend_values import PeerRequest, SessionState
 from lance_flight.connections import holder_of, may_hold, release
 from lance_flight.errors import InvalidInput, LimitExceeded, Refused, Unauthenticated, Unavailable
-from lance_flight.flight.backend import Backend, Caller
-from lance_flight.flight.identity.authentication import (
+from lance_flight.flight.authentication import (
     ANONYMOUS,
     AUTHORIZATION,
     Authentication,
@@ -43,6 +42,7 @@ from lance_flight.flight.identity.authentication import (
     Proof,
     credential_of,
 )
+from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.peers import ACTION, open_request, sealed_request
 from lance_flight.flight.status import handler
 from lance_flight.flight.tickets import OF_A_COOKIE, OF_A_TOKEN, SessionCookie, SessionCookies, new_key

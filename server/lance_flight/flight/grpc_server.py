@@ -51,9 +51,9 @@ from lance_flight.errors import (
     Unsupported,
 )
 from lance_flight.flight.actions import OFFERED
+from lance_flight.flight.authentication import API_KEY, AUTHORIZATION, with_api_key
 from lance_flight.flight.calls import MIDDLEWARE, SET_COOKIE, Call, Handshake, InFlight, call_of
 from lance_flight.flight.dispatch import Dispatch, Tell, command_of
-from lance_flight.flight.identity.authentication import API_KEY, AUTHORIZATION, with_api_key
 from lance_flight.flight.protocol import flight_messages_pb2 as messages_pb
 from lance_flight.flight.protocol.flight_messages_pb2 import FlightData, PollInfo
 from lance_flight.flight.rows import refuse_dictionaries

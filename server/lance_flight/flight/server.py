@@ -28,6 +28,7 @@ from pyarrow import flight
 from lance_flight.connections import Tls, bracket_host
 from lance_flight.errors import Unsupported
 from lance_flight.flight.actions import OFFERED, PreparedStatements, no_bindings
+from lance_flight.flight.authentication import OPEN, Authentication
 from lance_flight.flight.backend import Backend
 from lance_flight.flight.calls import (
     MIDDLEWARE,
@@ -38,7 +39,6 @@ from lance_flight.flight.calls import (
     call_of,
 )
 from lance_flight.flight.dispatch import Dispatch
-from lance_flight.flight.identity.authentication import OPEN, Authentication
 from lance_flight.flight.rows import InputRules
 from lance_flight.flight.status import guarded_stream, handler, schema_handler
 from lance_flight.flight.tickets import TicketSealer

@@ -46,9 +46,9 @@ from lance_flight.errors import (
     Unauthenticated,
     Unsupported,
 )
+from lance_flight.flight.authentication import Authentication, Principal
 from lance_flight.flight.backend import Backend, Caller
 from lance_flight.flight.calls import InFlight, client_of
-from lance_flight.flight.identity.authentication import Authentication, Principal
 from lance_flight.flight.rows import InputRules
 from lance_flight.rest.call import Declared, RestAnswer, RestCall, declarations, is_lancedb
 from lance_flight.rest.errors import answer_error

@@ -42,10 +42,10 @@ from lance_flight.engine.runtime.admission import Limits
 from lance_flight.engine.runtime.maintainer import Maintainer
 from lance_flight.errors import InvalidInput, LanceFlightError
 from lance_flight.file_reloading import Watched, states, warn_if_open
+from lance_flight.flight import passwords
+from lance_flight.flight.authentication import Authentication, Authenticator
 from lance_flight.flight.engine_backend import EngineBackend
-from lance_flight.flight.identity import passwords
-from lance_flight.flight.identity.authentication import Authentication, Authenticator
-from lance_flight.flight.identity.passwords import SessionTokens, TokensFile, Users, UsersFile
+from lance_flight.flight.passwords import SessionTokens, TokensFile, Users, UsersFile
 from lance_flight.flight.peers import FlightPeers, Neighbours
 from lance_flight.flight.rows import InputRules
 from lance_flight.flight.server import FlightSqlServer
@@ -145,7 +145,7 @@ def _bearers(config: ServerConfig) -> Iterator[Authenticator]:
 
 def json_web_tokens(config: ServerConfig) -> Authenticator:
     """Return the authenticator of JSON web tokens; raise `InvalidInput` for a key set that cannot be read."""
-    tokens = importlib.import_module("lance_flight.flight.identity.json_web_tokens")
+    tokens = importlib.import_module("lance_flight.flight.json_web_tokens")
     rules = tokens.TokenRules(
         issuer=config.jwt_issuer,
         audience=config.jwt_audience,

@@ -31,8 +31,7 @@ from pygments.lexers.sql import PostgresLexer
 from lance_flight_client.adbc import execute
 from lance_flight_client.cli.connecting import ChosenServer
 from lance_flight_client.cli.running_sql import is_whole, statements_of
-from lance_flight_client.cli.shell.commands import COMMAND_WORDS, COMMANDS, run_command
-from lance_flight_client.cli.shell.session import ShellSession, warn
+from lance_flight_client.cli.shell.session import COMMAND_WORDS, COMMANDS, ShellSession, run_command, warn
 from lance_flight_client.errors import ServerError, plain
 from lance_flight_client.output import text_width
 from lance_flight_client.terminal import printable

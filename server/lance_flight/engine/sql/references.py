@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 
-from lance_flight.catalog.roots.directory import PUBLIC, TableName
 from lance_flight.engine.sql.clause_words import AFTER_FROM, FIRST_WORDS, JOINS, SET_OPERATORS
 from lance_flight.engine.sql.tokens import (
     MOST_DIGITS,
@@ -30,6 +29,7 @@ from lance_flight.engine.sql.tokens import (
 )
 from lance_flight.errors import LimitExceeded, NotFound, SqlError
 from lance_flight.model.index_kinds import OptionValue
+from lance_flight.model.naming import PUBLIC, TableName
 
 _MOMENTS = {"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"}
 _TYPED = ("DATE", "TIME", *sorted(_MOMENTS))

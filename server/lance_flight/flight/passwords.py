@@ -50,7 +50,7 @@ from datetime import UTC, datetime
 from lance_flight.connections import may_hold
 from lance_flight.errors import InvalidInput, TicketError, Unauthenticated, Unavailable
 from lance_flight.file_reloading import Watched
-from lance_flight.flight.identity.authentication import (
+from lance_flight.flight.authentication import (
     Basic,
     Bearer,
     Credential,

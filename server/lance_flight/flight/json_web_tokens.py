@@ -19,7 +19,7 @@ from jwt.exceptions import ExpiredSignatureError, PyJWTError
 
 from lance_flight.errors import InvalidInput, Unauthenticated
 from lance_flight.file_reloading import Watched
-from lance_flight.flight.identity.authentication import Bearer, Credential, Principal, Proof
+from lance_flight.flight.authentication import Bearer, Credential, Principal, Proof
 
 MOST_BYTES = 1 << 20
 MOST_KEYS = 100

@@ -1,6 +1,7 @@
 """Admission of callers by a table of authenticators, each for its own kind of credential.
 
-Principals stand here too, with the credentials that prove them (RFC 7617, RFC 6750), and TOML files that name them.
+Further kinds are those of `passwords` (users, the session tokens that their passwords are exchanged for, and tokens of an operator)
+and of `json_web_tokens`. Principals stand here too, with the credentials that prove them (RFC 7617, RFC 6750), and TOML files that name them.
 """
 
 from __future__ import annotations
