@@ -14,6 +14,10 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT id, (SELECT city FROM customers c WHERE c.name = o.customer) AS city, (SELECT since + 1 FROM customers WHERE name = customer) FROM orders o
+SELECT id FROM orders o WHERE coalesce((SELECT since FROM customers c WHERE c.name = o.customer), 0) > 2020
+SELECT n, (SELECT day FROM orders o WHERE o.id = n) FROM (VALUES (1), (9), (NULL)) v(n)
+SELECT i, (SELECT price FROM prices p WHERE p.item = s.i AND p.tick = 2) FROM (VALUES ('x'), ('y')) s(i)
 SELECT 'a' /* one text */ AS x, upper('b') FROM orders WHERE customer = 'ann'
 SELECT id, t FROM orders, LATERAL (SELECT unnest(tags) AS t) q
 SELECT id, q.t FROM orders CROSS JOIN LATERAL (SELECT unnest(tags)) AS q(t) WHERE t <> 'a'

@@ -167,7 +167,8 @@ REFUSED_STATEMENTS = {
         refused={
             "UPDATE t SET id = NULL": "[invalid_data] … 'id' … NOT NULL",
             "UPDATE t SET id = NULL WHERE id = 1": "[invalid_data] … 'id' … NOT NULL",
-            "UPDATE t SET price = (SELECT price FROM news WHERE news.id = t.id)": "may give several rows; write an aggregate",
+            "UPDATE t SET price = (SELECT n.price FROM (SELECT * FROM news UNION ALL SELECT * FROM news) n WHERE n.id = t.id)": "a subquery in the place of a value gave 2 rows; expected one at most: write an aggregate",
+            "UPDATE t SET price = (SELECT price FROM news WHERE t.id = 1 AND news.id > 0 AND t.price > 0)": "may give several rows; write an aggregate",
             "UPDATE t SET nam = 'x'": "[not_found] … 'nam' … did you mean 'name'",
             "UPDATE t SET name = nam": "[invalid_sql] … nam",
             "UPDATE t SET name = 'x' WHERE nam = 1": "[invalid_sql] … nam",

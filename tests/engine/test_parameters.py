@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -144,6 +145,19 @@ def test_many_rows_are_stored_all_or_not_at_all(database: Database, table: str) 
     assert "NOT NULL" in database.refuses(f"INSERT INTO {table} VALUES (?)", many)
     assert database.value(f"SELECT count(*) FROM {table}") == 0
     assert stored_by_value(database.root / table) == {}
+
+
+OUT_OF_PLACE = {
+    "SELECT * FROM range(?)": "range and generate_series take literals in FROM; write (SELECT unnest(range(?)) AS n)",
+    "SELECT unnest(?)": "unnest takes a list, and a parameter has no type of its own; write unnest(CAST(? AS BIGINT[]))",
+    "SELECT now() AT TIME ZONE ?": "a parameter cannot stand there",
+}
+
+
+@pytest.mark.parametrize("sql", OUT_OF_PLACE)
+def test_a_parameter_that_cannot_be_there_is_refused_with_what_to_write(database: Database, sql: str) -> None:
+    with pytest.raises(LanceFlightError, match=re.escape(OUT_OF_PLACE[sql])):
+        database.engine.describe(sql)
 
 
 DESCRIBED = [

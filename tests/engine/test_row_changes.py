@@ -158,6 +158,12 @@ UPDATES = [
     pytest.param("UPDATE {t} SET (price, name) = (id, 'x,y') WHERE id = 2", after({2: ("x,y", 2)}), 1, id="several"),
     pytest.param("UPDATE {t} SET (price) = ROW(7), name = 'z' WHERE id = 2", after({2: ("z", 7)}), 1, id="a row"),
     pytest.param("UPDATE {t} SET price = 9 WHERE id = 99", ROWS, 0, id="no row"),
+    pytest.param(
+        "UPDATE {t} SET price = (SELECT n FROM (VALUES (1, 8), (2, 9), (7, 1), (7, 2)) v(k, n) WHERE v.k = {t}.id)",
+        after({1: ("a", 8), 2: ("b", 9), 3: (None, None), 4: ("a", None)}),
+        4,
+        id="a value looked up for each row",
+    ),
     pytest.param("UPDATE {t} SET price = price WHERE id = 1", ROWS, 1, id="a row that stays as it is counts"),
     ("UPDATE {t} SET price = id, name = CAST(price AS VARCHAR) WHERE id = 2", after({2: ("2.00", 2)}), 1),
     pytest.param("UPDATE {t} SET name = 'new' WHERE id = 1", after({1: ("new", 1)}), 1, id="into a new partition"),

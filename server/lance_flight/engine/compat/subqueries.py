@@ -472,7 +472,7 @@ def _source(mark: str) -> str:
 
 
 _BEFORE_VALUE = frozenset(
-    ["SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "ON", "HAVING"]
+    ["SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "ON", "HAVING", "BY"]
 )
 _SIGNS = frozenset(",+-*/%<>=|")
 """Words and signs before the brackets of a query that is a value."""
@@ -491,9 +491,28 @@ def first_value_edits(text: str, tokens: Sequence[Token]) -> list[Edit]:
     return list(_FirstValueReader(text, tokens).edits()) if any(token.word == "LIMIT" for token in tokens) else []
 
 
+MAY_GIVE_SEVERAL = "may give several rows"
+"""Part of the refusal of a subquery that names columns of the query around it, and has no aggregate."""
+
+
+def with_only_values(text: str, refusal: str) -> str | None:
+    """Return a query whose subqueries in the place of values give the one row that they have; None where it was refused for something else.
+
+    The rows are counted around the subquery: inside it, those of all keys are.
+
+    >>> with_only_values("SELECT (SELECT a FROM u WHERE u.k = t.k) FROM t", "may give several rows")
+    'SELECT only_value((SELECT array_agg(a) FROM u WHERE u.k = t.k)) FROM t'
+    """
+    if MAY_GIVE_SEVERAL not in refusal:
+        return None
+    edits = list(_FirstValueReader(text, tokenize(text), is_only=True).edits())
+    return edit_text(text, sorted(edits)) if edits else None
+
+
 class _FirstValueReader(TextPlaces):
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token], *, is_only: bool = False) -> None:
         super().__init__(text, tokens)
+        self._is_only = is_only
         self._relations = relation_places(self)
 
     def edits(self) -> Iterator[Edit]:
@@ -511,6 +530,12 @@ class _FirstValueReader(TextPlaces):
         """Return whether a query in brackets is a value: an operand, an item of a list, or an argument of a call."""
         if opened - 1 in self._relations or self.word_at(closed + 1) in SET_OPERATORS:
             return False
+        while (
+            self.is_sign(opened - 1, "(")
+            and self._closing.get(opened - 1) == closed + 1
+            and not self.word_at(opened - 2)
+        ):
+            opened, closed = opened - 1, closed + 1
         called = self.word_at(opened - 2) if self.is_sign(opened - 1, "(") else ""
         is_argument = bool(called) and called not in NO_FUNCTIONS | QUERY_STARTS
         is_operand = self.kind(opened - 1) is Kind.SIGN and self.text(opened - 1) in _SIGNS
@@ -521,16 +546,22 @@ class _FirstValueReader(TextPlaces):
         words = {self.word_at(place): place for place in own if not self.is_name(place)}
         limit, order = words.get("LIMIT"), words.get("ORDER")
         listed = list(items(self.tokens, select + 1))
+        if self._is_only:
+            has_form = limit is None and order is None and SET_OPERATORS.isdisjoint(words)
+        else:
+            has_form = (
+                limit is not None
+                and self.text(limit + 1) == "1"
+                and limit + len("1)") == closed
+                and (order is None or order < limit)
+            )
         if (
-            limit is None
+            not has_form
             or "FROM" not in words
-            or self.text(limit + 1) != "1"
-            or limit + len("1)") != closed
             or not _OTHERWISE.isdisjoint(words)
             or len(listed) != 1
             or not listed[0]
             or is_wildcard(listed[0])
-            or (order is not None and order > limit)
         ):
             return []
         (item,) = listed
@@ -543,8 +574,12 @@ class _FirstValueReader(TextPlaces):
             return []
         if any(one.word == "SELECT" for one in item):
             return []
-        keys = "" if order is None else f" {self._text[self.tokens[order].start : self.tokens[limit - 1].stop]}"
         begun, stop = item[0].start, listed[0][-1].stop
+        if limit is None:
+            bracket, last = self.tokens[select - 1].start, self.tokens[closed].stop
+            aggregate = f"array_agg({self._text[begun : item[-1].stop]})"
+            return [(bracket, bracket, "only_value("), (begun, stop, aggregate), (last, last, ")")]
+        keys = "" if order is None else f" {self._text[self.tokens[order].start : self.tokens[limit - 1].stop]}"
         cut = limit if order is None else order
         return [
             (begun, stop, f"first_value({self._text[begun : item[-1].stop]}{keys})"),

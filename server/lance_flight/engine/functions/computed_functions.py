@@ -546,6 +546,18 @@ def _mode(columns: Columns) -> pa.Array:
     return values.take(pa.array(places, mask=places < 0))
 
 
+def _only(columns: Columns) -> pa.Array:
+    """Return the one element of each list; `SqlError` for a list of several."""
+    (column,) = columns
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy()
+    if (sizes > 1).any():
+        raise SqlError(
+            f"a subquery in the place of a value gave {sizes.max()} rows; expected one at most: write an aggregate, as (SELECT max(v) …)"
+        )
+    places = np.cumsum(sizes) - 1
+    return pc.list_flatten(column).take(pa.array(places, mask=sizes == 0))
+
+
 def _histogram(columns: Columns) -> pa.Array:
     values, owners, counts = _count_elements(columns[0])
     sizes = np.bincount(owners, minlength=len(columns[0]))
@@ -801,6 +813,7 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
             (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=JaroWinkler.similarity))
         ),
         "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
+        "only_value": ComputedFunction((_LIST,), _value_type, _only),
         "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),
         "quantile_of": ComputedFunction((_LIST, _SHARES), partial(_of_shares, _value_type), _quantile),
         "quantile_cont_of": ComputedFunction((_NUMBERS, _SHARES), partial(_of_shares, _as(pa.float64())), _interpolate),

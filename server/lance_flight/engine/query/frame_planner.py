@@ -31,6 +31,7 @@ from lance_flight.engine.compat.subqueries import (
     check_recursive_queries,
     with_bounded_steps,
     with_marked_conditions,
+    with_only_values,
 )
 from lance_flight.engine.compat.wrong_comparisons import (
     compares_bits,
@@ -259,6 +260,7 @@ _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
     (with_named_relations, 1),
+    (with_only_values, 1),
     *((partial(_with_typed_terms, kind="INTERVAL", among=among), 1) for among in SPANS),
     *((partial(_with_typed_terms, kind=kind), 1) for kind in TERM_TYPES),
 )
