@@ -359,6 +359,14 @@ BODIES = {
         {"k": 1, "full_text_query": {"string_query": {"query": 'Match(MatchQuery { terms: "a\\0" })'}}},
         406,
     ),
+    "half of a pair in a condition": ({"k": 1, "vector": [], "filter": "tenant = '\ud800'"}, 400),
+    "half of a pair in a name": ({"k": 1, "vector": [], "branch": "\udfff"}, 400),
+    "a whole pair": ({"k": 1, "vector": [], "filter": "tenant = '\U0001f4a5'"}, 200),
+    "a huge version": ({"k": 1, "vector": [], "version": 10**30}, 400),
+    "a huge bound": ({"k": 1, "vector": [1.0, 1.0], "lower_bound": 10**400}, 400),
+    "a large bound": ({"k": 1, "vector": [1.0, 1.0], "upper_bound": 10**30}, 200),
+    "an order that is no list": ({"k": 1, "vector": [], "order_by": True}, 400),
+    "a long name": ({"k": 1, "vector": [], "filter": "a" * 70_000}, 400),
     "a nested text query": ({"k": 1, "full_text_query": {"query": {"boolean": {"must": [{"boolean": {}}]}}}}, 400),
 }
 
@@ -366,6 +374,10 @@ BODIES = {
 @pytest.mark.parametrize(("body", "status"), BODIES.values(), ids=BODIES.keys())
 def test_a_body_is_checked(asked: Asked, body: object, status: int) -> None:
     assert asked.ask("/v1/table/events/query", body)[0] == status
+
+
+def test_an_address_has_few_parameters(asked: Asked) -> None:
+    assert asked.code("/v1/table/events/count_rows?" + "a=1&" * 300) == (400, 13)
 
 
 def test_rows_are_checked(asked: Asked) -> None:

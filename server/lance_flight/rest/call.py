@@ -102,7 +102,7 @@ class RestCall:
     def table(self) -> TableId:
         """The table that the identifier names, at the version, branch or tag that the request says."""
         version = self.json.get("version")
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
+        if version is not None and (type(version) is not int or not 0 <= version < 1 << 63):
             raise InvalidInput(f"version {version!r}; expected a whole number")
         return self.newest.pin(version, self.branch)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -275,8 +275,10 @@ def _columns(
 
 def _order(body: Mapping[str, Any]) -> str:
     """Return the keys of ORDER BY."""
-    keys = []
-    for entry in body.get("order_by") or []:
+    keys, entries = [], body.get("order_by") or []
+    if not isinstance(entries, list):
+        raise InvalidInput(f"order_by is {entries!r}; expected objects with column_name")
+    for entry in entries:
         if not isinstance(entry, Mapping):
             raise InvalidInput(f"order_by has {entry!r}; expected objects with column_name")
         direction = "ASC" if entry.get("ascending", True) else "DESC"
@@ -298,7 +300,7 @@ def _number(body: Mapping[str, Any], name: str) -> float | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InvalidInput(f"{name} is {value!r}; expected a number")
     return float(value)
 

@@ -187,7 +187,7 @@ JSON_SECONDS = 30.0
 """Longest time for a whole body of JSON."""
 MOST_JSON = 64 << 20
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-MOST_HEADERS = 100
+MOST_HEADERS = MOST_PARAMETERS = 100
 SMALL_BYTES = 64 << 10
 """Size of a last part of an answer that is sent once its operation is over, and of parts that are joined."""
 MOST_BYTES = 4 << 20
@@ -247,6 +247,8 @@ class Endpoint:
 
     def _call(self, exchange: _Exchange, group: TaskGroup, held: list[str]) -> RestCall:
         """Admit a request, and then read its body: one without a token takes no memory."""
+        if sum(map(len, exchange.repeated.values())) > MOST_PARAMETERS:
+            raise InvalidInput(f"the address has more than {MOST_PARAMETERS} parameters; expected fewer")
         principal = self._admit(exchange.headers)
         peer = client_of(exchange.headers, self._served.proxy_secret) or exchange.peer
         holder = holder_of(principal.name, peer)
@@ -324,7 +326,7 @@ class _Exchange:
         for name, value in self.scope["headers"][:MOST_HEADERS]:
             self.headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         text = self.scope.get("query_string", b"").decode("latin-1")
-        for name, value in parse_qsl(text, max_num_fields=MOST_HEADERS):
+        for name, value in parse_qsl(text):
             self.repeated.setdefault(name, []).append(value)
         self.query = {name: values[-1] for name, values in self.repeated.items()}
 
@@ -384,6 +386,8 @@ class _Exchange:
             return
         try:
             self.json = json.loads(text)
+            if b"\\ud" in text.lower():
+                json.dumps(self.json, ensure_ascii=False).encode()  # half of a pair is no text
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"the body is no JSON: {type(error).__name__}; expected an object") from None
         if not isinstance(self.json, dict):
