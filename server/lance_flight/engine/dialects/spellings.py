@@ -6,7 +6,7 @@
 | `q MINUS SELECT …` | `q EXCEPT SELECT …` |
 | `WITH q AS [NOT] MATERIALIZED (…)` | `WITH q AS (…)` |
 | `1_000` | `1000` |
-| `EXTRACT(EPOCH FROM a)` | `epoch(a)` |
+| `EXTRACT(EPOCH FROM a)`, also MILLISECONDS and the like | `epoch(a)` |
 | `INTERVAL 3 DAYS` | `INTERVAL '3 DAYS'` |
 | `list[:2]`, `list[2:]` | `list[1:2]`, `list[2:-1]` |
 | `a GLOB 'x*'` | `a LIKE 'x%'` |
@@ -54,6 +54,10 @@ _GROUPS = re.compile(r"(?:_\d+)+")
 _NAMES = frozenset({Kind.WORD, Kind.NAME})
 _LIKE = str.maketrans({"*": "%", "?": "_", "%": "\\%", "_": "\\_"})
 _TESTS = {"ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL"}
+_EXTRACTED = {"EPOCH": "epoch"} | {
+    word: name for name in ("millisecond", "microsecond", "nanosecond") for word in (name.upper(), f"{name.upper()}S")
+}
+"""Words of EXTRACT that are functions of their own."""
 _OPERATORS = frozenset([*_TESTS, "EXTRACT", "GLOB", "INTERVAL"])
 _FLATTEN = "FLATTEN takes input and outer here, and gives value; write FROM t, unnest(t.list) AS f(value)"
 
@@ -128,8 +132,8 @@ class _Reader(TextPlaces):
             yield token.start, token.stop, _TESTS[word]
         elif word == "GLOB" and is_infix and self.kind(at + 1) is Kind.STRING:
             yield from self._glob(at)
-        elif word == "EXTRACT" and self.word_at(at + 2) == "EPOCH" and self.word_at(at + 3) == "FROM":
-            yield token.start, self.tokens[at + 3].stop, "epoch("
+        elif word == "EXTRACT" and self.word_at(at + 2) in _EXTRACTED and self.word_at(at + 3) == "FROM":
+            yield token.start, self.tokens[at + 3].stop, f"{_EXTRACTED[self.word_at(at + 2)]}("
         elif word == "INTERVAL" and self.kind(at + 1) is Kind.NUMBER and self.word_at(at + 2).rstrip("S") in UNITS:
             number, unit = self.tokens[at + 1 : at + 3]
             yield number.start, unit.stop, f"'{number.text} {unit.text}'"

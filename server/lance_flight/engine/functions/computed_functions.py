@@ -754,6 +754,10 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
             name: ComputedFunction((_MOMENT,), pa.int64(), partial(date_spans.since_1970, size))
             for name, size in date_spans.UNITS.items()
         },
+        **{
+            name: ComputedFunction((_MOMENT_OR_SPAN,), pa.int64(), partial(date_spans.within_minute, size))
+            for name, size in {"millisecond": 10**3, "microsecond": 10**6, "nanosecond": 10**9}.items()
+        },
         "epoch_ms": ComputedFunction(
             (_MOMENT_OR_NUMBER,),
             lambda given: _MOMENTS if types.is_integer(given[0]) else pa.int64(),

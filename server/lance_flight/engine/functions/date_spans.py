@@ -213,6 +213,29 @@ def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
     return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=_nulls(columns))
 
 
+def within_minute(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute millisecond, microsecond and nanosecond: the seconds of a minute with their fraction, below zero in negative spans."""
+    (column,) = columns
+    if types.is_interval(column.type):
+        parts = np.frombuffer(column.buffers()[1], _PARTS)[column.offset : column.offset + len(column)]
+        rest, ticks = np.fmod(parts["nanoseconds"], 60 * _NANOSECONDS), _NANOSECONDS
+    elif types.is_duration(column.type):
+        ticks = TICKS[column.type.unit]
+        rest = np.fmod(column.view(pa.int64()).fill_null(0).to_numpy(), 60 * ticks)
+    elif types.is_time(column.type):
+        rest, ticks = column.cast(pa.time64("ns")).view(pa.int64()).fill_null(0).to_numpy(), _NANOSECONDS
+        rest = rest % (60 * ticks)
+    elif types.is_timestamp(column.type) and column.type.unit == "ns":
+        shift = _microseconds(column, is_local=True) - _microseconds(column, is_local=False)
+        ticks = _NANOSECONDS
+        rest = (column.view(pa.int64()).fill_null(0).to_numpy() % (60 * ticks) + shift * 1_000) % (60 * ticks)
+    else:
+        rest, ticks = _microseconds(column, is_local=True) % (60 * _SECOND), _SECOND
+    if ticks <= per_second:
+        return pa.array(rest * (per_second // ticks), mask=_nulls(columns))
+    return pa.array(np.sign(rest) * (np.abs(rest) // (ticks // per_second)), mask=_nulls(columns))
+
+
 def _seconds_of_months(months: int) -> float:
     """Return the seconds of years of 365.25 days and months of 30, as PostgreSQL has them."""
     years, rest = divmod(abs(months), 12)

@@ -35,6 +35,10 @@ _UNITS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(["microsecond", "microseconds", "us", "mcs"], "microsecond"),
     }
 )
+_PARTS_OF_SECONDS: Mapping[str, str] = MappingProxyType(
+    {"milliseconds": "msec msecs ms", "microseconds": "usec usecs us", "nanoseconds": "nsec nsecs ns"}
+)
+"""Parts that DataFusion 55 reads without the fraction of an INTERVAL, and their other names."""
 _PARTS = frozenset([*_UNITS.values(), "dow", "doy", "epoch", "isodow", "isoyear"])
 """Words that no column is called where a unit is expected."""
 _OF_MONTHS = re.compile(r"\b(?:years?|quarters?|months?|mons?|decades?|centur(?:y|ies))\b", re.IGNORECASE)
@@ -89,9 +93,9 @@ def _part(text: str) -> str:
     return text.lower()
 
 
-def _epoch(text: str) -> str:
-    if text.lower() != "epoch":
-        raise NotTaken(f"takes 'epoch', got {text!r}")
+def _named(names: str, text: str) -> str:
+    if text.lower() not in names.split():
+        raise NotTaken(f"takes {names!r}, got {text!r}")
     return text
 
 
@@ -204,7 +208,8 @@ _READERS: Mapping[str, Read] = MappingProxyType(
     {
         "unit": _unit,
         "part": _part,
-        "epoch": _epoch,
+        "epoch": partial(_named, "epoch"),
+        **{name[:-1]: partial(_named, f"{name[:-1]} {name} {short}") for name, short in _PARTS_OF_SECONDS.items()},
         "interval": _interval,
         "even": _even,
         "trunc": _truncate,
@@ -244,8 +249,9 @@ millennium(ts) ; ; D ; the millennium, or the whole ones of an interval
 hour(ts) ; date_part('hour', ts) ; D F S M ; the hour, 0 to 23
 minute(ts) ; date_part('minute', ts) ; D F S M ; the minute
 second(ts) ; date_part('second', ts) ; D F S M ; the whole seconds
-millisecond(ts) ; date_part('millisecond', ts) ; D ; seconds and their fraction, in milliseconds
-microsecond(ts) ; date_part('microsecond', ts) ; D ; seconds and their fraction, in microseconds
+millisecond(ts) ; ; D ; seconds and their fraction, in milliseconds
+microsecond(ts) ; ; D ; seconds and their fraction, in microseconds
+nanosecond(ts) ; ; D ; seconds and their fraction, in nanoseconds
 dayname(ts) ; CASE date_part('dow', ts) WHEN 0 THEN 'Sunday' WHEN 1 THEN 'Monday' WHEN 2 THEN 'Tuesday' WHEN 3 THEN 'Wednesday' WHEN 4 THEN 'Thursday' WHEN 5 THEN 'Friday' WHEN 6 THEN 'Saturday' END ; D M ; the English name of the day; Snowflake shortens it
 monthname(ts) ; CASE date_part('month', ts) WHEN 1 THEN 'January' WHEN 2 THEN 'February' WHEN 3 THEN 'March' WHEN 4 THEN 'April' WHEN 5 THEN 'May' WHEN 6 THEN 'June' WHEN 7 THEN 'July' WHEN 8 THEN 'August' WHEN 9 THEN 'September' WHEN 10 THEN 'October' WHEN 11 THEN 'November' WHEN 12 THEN 'December' END ; D M ; the English name of the month; Snowflake shortens it
 epoch(ts) ; ; D ; seconds since 1970-01-01 UTC, or of an interval, with their fraction
@@ -265,6 +271,9 @@ datename, date_name(ts) ; !to_char(ts, '%A') ; T ;
 date_diff, datediff, timestampdiff('unit', a, b) ; date_diff(unit, a, b) ; D F T ; the starts of a unit that are passed from a to b, MySQL's timestampdiff counts whole units
 date_trunc, datetrunc('word:part', ts) ; date_trunc(word, ts) ; F T ; the start of a unit that is a word without quotes, as in date_trunc(month, ts)
 date_part, datepart('name:epoch', ts) ; epoch(ts) ; D P ; seconds since 1970-01-01 UTC, or of an interval, with their fraction
+date_part, datepart('ms:millisecond', ts) ; millisecond(ts) ; D P ; seconds and their fraction, in milliseconds
+date_part, datepart('us:microsecond', ts) ; microsecond(ts) ; D P ; seconds and their fraction, in microseconds
+date_part, datepart('ns:nanosecond', ts) ; nanosecond(ts) ; D P ; seconds and their fraction, in nanoseconds
 date_part, datepart('word:part', ts) ; date_part(word, ts) ; F T ; a part of a moment whose name is a word without quotes, as in date_part(year, ts)
 datediff(a, b) ; CAST(a AS DATE) - CAST(b AS DATE) ; S M ; days from b to a
 date_sub, datesub('unit', a, b) ; date_span(unit, a, b) ; D ; the whole units from a to b
