@@ -14,6 +14,10 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT range * 2, q.range FROM range(3) q ORDER BY range
+SELECT generate_series FROM generate_series(1, 3) ORDER BY generate_series DESC
+SELECT generate_series::DATE AS d, count(o.id) FROM generate_series(TIMESTAMP '2024-01-04', TIMESTAMP '2024-01-06', INTERVAL 1 DAY) LEFT JOIN orders o ON o.day = generate_series::DATE GROUP BY 1 ORDER BY 1
+SELECT u.unnest FROM unnest(['a', 'b']) u
 SELECT id, (SELECT city FROM customers c WHERE c.name = o.customer) AS city, (SELECT since + 1 FROM customers WHERE name = customer) FROM orders o
 SELECT id FROM orders o WHERE coalesce((SELECT since FROM customers c WHERE c.name = o.customer), 0) > 2020
 SELECT n, (SELECT day FROM orders o WHERE o.id = n) FROM (VALUES (1), (9), (NULL)) v(n)
@@ -425,6 +429,10 @@ def _read(table: str) -> dict[str, list[str]]:
 
 
 ANSWERED = _read(r"""
+SELECT g, g.g * 2 FROM generate_series(1, 3) AS g WHERE g > 1 ;; [[2, 4], [3, 6]]
+SELECT i, j FROM range(2) i JOIN generate_series(1, 2) j ON i = j ;; [[1, 1]]
+SELECT n FROM unnest([1, 2]) AS n ;; [[1], [2]]
+SELECT d::VARCHAR FROM generate_series(DATE '2024-01-31', DATE '2024-02-02', INTERVAL 1 DAY) d WHERE d > DATE '2024-02-01' ;; [['2024-02-02']]
 SELECT 5 / 2 ;; [[2]]
 SELECT list_transform([1, 2, 3], x -> x + 1) ;; [[[2, 3, 4]]]
 SELECT list_filter([1, 2, 3], x -> x > 1) ;; [[[2, 3]]]

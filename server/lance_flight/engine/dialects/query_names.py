@@ -492,6 +492,40 @@ def with_named_relations(text: str, refusal: str) -> str | None:
     return edit_text(text, edits) if edits else None
 
 
+_ROWS_OF_CALLS = frozenset(["generate_series", "range", "unnest"])
+"""Functions in FROM that give one column."""
+_MISSED = re.compile(r"^(?P<table>\w+) is a table, and no column|No field named (?:\w+\.)?(?P<column>\w+)\.")
+
+
+def with_named_series(text: str, refusal: str) -> str | None:
+    """Return a query whose series and lists in FROM give a column of their alias, or else of their function, where a refusal misses it.
+
+    >>> with_named_series("SELECT g FROM generate_series(1, 3) AS g", "g is a table, and no column; write g.*")
+    'SELECT g FROM generate_series(1, 3) AS g(g)'
+    >>> with_named_series("SELECT range FROM range(3)", "No field named range. Valid fields are value.")
+    'SELECT range FROM range(3) AS range(range)'
+    """
+    found = _MISSED.search(refusal)
+    name = (found["table"] or found["column"]).lower() if found is not None else ""
+    if found is None or (found["column"] and name not in _ROWS_OF_CALLS):
+        return None
+    tokens = tokenize(text)
+    closing, edits = closing_places(tokens), list[Edit]()
+    for at in (place + 1 for place in relation_places(TokenPlaces(tokens))):
+        end = closing.get(at + 1) if at + 1 < len(tokens) else None
+        if end is None or tokens[at].text.lower() not in _ROWS_OF_CALLS:
+            continue
+        alias = end + 1 + (end + 1 < len(tokens) and tokens[end + 1].word == "AS")
+        has_alias = alias < len(tokens) and is_alias(tokens[alias])
+        if has_alias and alias + 1 < len(tokens) and tokens[alias + 1].is_sign("("):
+            continue
+        if has_alias and (found["column"] or fold_name(tokens[alias]) == name):
+            edits.append((tokens[alias].stop, tokens[alias].stop, f"({name})"))
+        elif not has_alias and tokens[at].text.lower() == name:
+            edits.append((tokens[end].stop, tokens[end].stop, f" AS {name}({name})"))
+    return edit_text(text, sorted(edits)) if edits else None
+
+
 @dataclass(slots=True)
 class _Select:
     """Tables of a SELECT by their aliases, whether it joins by a name, and where its conditions have that without a table."""

@@ -47,6 +47,7 @@ from lance_flight.engine.dialects.query_names import (
     with_joined_name,
     with_named_columns,
     with_named_relations,
+    with_named_series,
     with_reused_alias,
 )
 from lance_flight.engine.dialects.spellings import LAMBDA
@@ -260,6 +261,7 @@ _OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
     (with_named_relations, 1),
+    (with_named_series, 2),
     (with_only_values, 1),
     *((partial(_with_typed_terms, kind="INTERVAL", among=among), 1) for among in SPANS),
     *((partial(_with_typed_terms, kind=kind), 1) for kind in TERM_TYPES),
