@@ -14,6 +14,8 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT unnest(tags) FROM orders WHERE id < 3 ORDER BY -id
+SELECT unnest(tags) AS tag, customer FROM orders ORDER BY orders.price DESC, tag LIMIT 4
 SELECT range * 2, q.range FROM range(3) q ORDER BY range
 SELECT generate_series FROM generate_series(1, 3) ORDER BY generate_series DESC
 SELECT generate_series::DATE AS d, count(o.id) FROM generate_series(TIMESTAMP '2024-01-04', TIMESTAMP '2024-01-06', INTERVAL 1 DAY) LEFT JOIN orders o ON o.day = generate_series::DATE GROUP BY 1 ORDER BY 1

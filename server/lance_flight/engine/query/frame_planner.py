@@ -49,6 +49,7 @@ from lance_flight.engine.dialects.query_names import (
     with_named_relations,
     with_named_series,
     with_reused_alias,
+    with_sorted_unnests,
 )
 from lance_flight.engine.dialects.spellings import LAMBDA
 from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow
@@ -424,7 +425,7 @@ class FramePlanner:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        named = with_column_names(sql) if self._names_columns else sql
+        named = with_sorted_unnests(with_column_names(sql)) if self._names_columns else sql
         try:
             return self._frame_named(named, parameters, is_bound=is_bound)
         except SqlError as exc:
