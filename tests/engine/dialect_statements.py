@@ -14,6 +14,7 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT l[1].a, (l[2]).b, {'a': {'b': [1, 2]}}.a.b[2], struct_pack(z := id).z FROM (SELECT id, [{'a': id, 'b': 'x'}, {'a': 2, 'b': customer}] AS l FROM orders) t
 SELECT unnest(tags) FROM orders WHERE id < 3 ORDER BY -id
 SELECT unnest(tags) AS tag, customer FROM orders ORDER BY orders.price DESC, tag LIMIT 4
 SELECT range * 2, q.range FROM range(3) q ORDER BY range

@@ -168,6 +168,18 @@ def test_a_text_that_is_no_value_of_the_column_is_refused(database: Database, ta
         assert database.rows(f"SELECT * FROM {table}") == []
 
 
+def test_an_empty_list_within_a_struct_is_stored_beside_what_is_checked(database: Database, table: str) -> None:
+    database.run(f"CREATE TABLE {table} (id INT, c STRUCT(n INT, i STRUCT(l INT[], d DATE)))")
+    database.run(f"INSERT INTO {table} SELECT 1, {{'n': 2, 'i': {{'l': [], 'd': DATE '2024-01-01'}}}}")
+    assert database.rows(f"SELECT c FROM {table}") == [({"n": 2, "i": {"l": [], "d": dt.date(2024, 1, 1)}},)]
+    for value in (
+        "{'n': 1.5, 'i': {'l': [], 'd': NULL}}",
+        "{'n': 1, 'i': {'l': [], 'd': TIMESTAMP '2024-01-01 10:00:00'}}",
+    ):
+        assert "without loss" in database.refuses(f"INSERT INTO {table} SELECT 2, {value}")
+    assert database.value(f"SELECT count(*) FROM {table}") == 1
+
+
 @pytest.mark.parametrize(("kind", "literal", "expected"), ASSIGNED)
 def test_a_value_becomes_the_type_of_its_column(
     database: Database, table: str, kind: str, literal: str, expected: Any

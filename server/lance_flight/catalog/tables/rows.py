@@ -251,7 +251,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
             and not is_string(field.type)
             and not pa.types.is_null(_innermost_type(column.type))
         ):
-            _refuse_changed(column, cast, field)
+            _refuse_changed(column, cast, field.name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
         raise DataError(
             f"column {field.name!r} holds {type_name(column.type)} values that do not fit {type_name(field.type)} without loss: {exc}"
@@ -314,12 +314,19 @@ def _convert(
     return column.cast(kind, safe=is_safe)
 
 
-def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, field: pa.Field) -> None:
+def _refuse_changed(column: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray, name: str) -> None:
     """Refuse values that casting back does not restore: Arrow's own checks let fractions, times of day and more be lost."""
-    changed = _differing(_convert(cast, column.type, is_safe=False), column)
+    given, kind = column.type, cast.type
+    if pa.types.is_struct(given) and pa.types.is_struct(kind) and [f.name for f in given] == [f.name for f in kind]:
+        for one, other in zip(column.flatten(), cast.flatten(), strict=True):
+            _refuse_changed(one, other, name)
+        return
+    if pa.types.is_null(_innermost_type(given)):  # of empty lists alone
+        return
+    changed = _differing(_convert(cast, given, is_safe=False), column)
     if pc.any(changed).as_py():
         values = column.filter(changed).slice(0, _SHOWN).to_pylist()
-        raise DataError(f"column {field.name!r} holds {values} that do not fit {type_name(field.type)} without loss")
+        raise DataError(f"column {name!r} holds {values} that do not fit {type_name(kind)} without loss")
 
 
 def _differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -17,6 +17,7 @@
 | `LATERAL VIEW explode(a) f AS x` | `CROSS JOIN unnest(a) AS f(x)` |
 | `[x + 1 FOR x IN a IF x > 1]` | `list_comprehension(lambda x : x + 1, a, lambda x : x > 1)`, a macro |
 | `list_filter(a, x -> x > 1)` | `list_filter(a, lambda x : x > 1)`: other arrows are those of documents |
+| `l[1].a`, `(s).a` | `l[1]['a']`, `(s)['a']` |
 | `list_filter(a, x -> x.b > 1)` | `list_filter(a, lambda x : x['b'] > 1)` |
 
 Escapes are `{fn …}`, `{d '…'}` and the like. They are read with the statement, before it is known whether it is a query.
@@ -47,7 +48,7 @@ _WITH_LAMBDAS = frozenset(
     ]
 )
 _SUSPECTS = re.compile(
-    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|LATERAL|EXPLODE|EXPLODE_OUTER|FOR|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|->|\blambda\b|\[\s*:|:\s*\]",
+    r"\b(?:ISNULL|NOTNULL|MINUS|MATERIALIZED|FLATTEN|LATERAL|EXPLODE|EXPLODE_OUTER|FOR|GLOB|JSONB?|INTERVAL|EXTRACT)\b|\d_|\w:[\w\"]|[)\]}]\s*\.|->|\blambda\b|\[\s*:|:\s*\]",
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"(?:_\d+)+")
@@ -98,7 +99,7 @@ class _Reader(TextPlaces):
             elif token.is_sign(":") and opened[-1] == "[":
                 first, last = "1" * self.is_sign(at - 1, "["), "-1" * self.is_sign(at + 1, "]")
                 yield from [(token.start, token.stop, f"{first}:{last}")] if first or last else []
-            elif token.is_sign(".") and self._is_of_variable(at):
+            elif token.is_sign(".") and (self._is_of_variable(at) or self._is_of_value(at)):
                 yield token.start, self.tokens[at + 1].stop, f"[{text_literal(self.text(at + 1))}]"
             elif token.word or token.kind is Kind.NAME:
                 yield from self._word(at, token.word)
@@ -191,6 +192,13 @@ class _Reader(TextPlaces):
         yield self.tokens[at].start, self.tokens[place - 1].stop, f", {text_literal(path)})"
 
     # --- lists
+
+    def _is_of_value(self, at: int) -> bool:
+        """Return whether a point reads a field of a value: of an element, a literal, or what is in brackets."""
+        is_field = self.kind(at + 1) in _NAMES and not self.is_sign(at + 2, "(")
+        while self.kind(at - 1) in _NAMES and self.is_sign(at - 2, "."):
+            at -= 2
+        return is_field and self.kind(at - 1) is Kind.SIGN and self.text(at - 1) in ")]}"
 
     @cached_property
     def _relations(self) -> frozenset[int]:
