@@ -14,6 +14,9 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT "source"."day", "source"."sum" FROM (SELECT DATE_TRUNC('month', "orders"."day") AS "day", SUM("orders"."price") AS "sum" FROM "orders" GROUP BY DATE_TRUNC('month', "orders"."day") ORDER BY DATE_TRUNC('month', "orders"."day") ASC) AS "source" WHERE "source"."sum" > 1 LIMIT 1048575
+SELECT DATE_TRUNC('month', "orders"."day") AS "day", "orders"."customer" AS "customer", COUNT(*) AS "count" FROM "orders" GROUP BY DATE_TRUNC('month', "orders"."day"), "orders"."customer" ORDER BY "count" DESC, DATE_TRUNC('month', "orders"."day") ASC, "orders"."customer" ASC
+SELECT last_day(o.day) AS day, count(*) FROM orders o GROUP BY last_day(o.day) HAVING count(*) > 0 ORDER BY last_day(o.day) DESC
 SELECT l[1].a, (l[2]).b, {'a': {'b': [1, 2]}}.a.b[2], struct_pack(z := id).z FROM (SELECT id, [{'a': id, 'b': 'x'}, {'a': 2, 'b': customer}] AS l FROM orders) t
 SELECT unnest(tags) FROM orders WHERE id < 3 ORDER BY -id
 SELECT unnest(tags) AS tag, customer FROM orders ORDER BY orders.price DESC, tag LIMIT 4

@@ -322,7 +322,9 @@ def _places_alike(text: str, tokens: Sequence[Token]) -> Callable[[int], Hashabl
             for token, after in pairwise(call)
             if token.kind in {Kind.WORD, Kind.NAME} and not (after.is_sign(".") or after.is_sign("("))
         }
-        is_certain = scopes[0].clauses[place] in _OF_COLUMNS or names.isdisjoint(aliases)
+        # A name with a table before it is no alias.
+        bare = {fold_name(token) for before, token in pairwise(call) if not before.is_sign(".")}
+        is_certain = scopes[0].clauses[place] in _OF_COLUMNS or (names & bare).isdisjoint(aliases)
         if not names.isdisjoint(variables):
             return place
         return scopes[0].key(call, place) if is_certain else place
