@@ -14,6 +14,18 @@ TABLES = [
 ]
 
 ALIKE = r"""
+SELECT * FROM (SELECT -id AS id FROM orders ORDER BY id + 0 LIMIT 1) q
+WITH q AS (SELECT customer, max(id) AS id FROM orders GROUP BY customer ORDER BY max(id) LIMIT 1) SELECT * FROM q
+SELECT id FROM orders WHERE -id IN (SELECT -id AS id FROM orders ORDER BY id * 1 DESC LIMIT 2)
+SELECT customer, MAX(id) AS id FROM orders GROUP BY customer ORDER BY MAX(id) DESC
+SELECT customer, SUM(price) price FROM orders GROUP BY customer HAVING SUM(price) > 1 ORDER BY -SUM(price), customer LIMIT 1
+SELECT upper(customer) AS customer, count(*) FROM orders GROUP BY customer ORDER BY count(*) DESC, length(customer), orders.customer
+SELECT -id AS id FROM orders ORDER BY id + 0
+SELECT -id AS id, row_number() OVER (ORDER BY id) AS rn FROM orders ORDER BY orders.id * 2 DESC
+SELECT id % 2 AS id, count(*) FROM orders GROUP BY orders.id % 2 ORDER BY count(*) DESC, orders.id % 2
+WITH q AS (SELECT * FROM orders ORDER BY id) SELECT -id AS id, qty + 1 AS qty FROM q ORDER BY abs(id) DESC, qty OFFSET 1
+SELECT CASE WHEN id > 2 THEN 0 ELSE 1 END AS id, customer FROM orders ORDER BY CASE WHEN id > 2 THEN 0 ELSE 1 END, customer
+SELECT CASE WHEN GROUPING(customer) = 1 THEN 'all' ELSE customer END AS customer, SUM(qty) FROM orders GROUP BY ROLLUP(customer) ORDER BY GROUPING(customer), customer
 SELECT "source"."day", "source"."sum" FROM (SELECT DATE_TRUNC('month', "orders"."day") AS "day", SUM("orders"."price") AS "sum" FROM "orders" GROUP BY DATE_TRUNC('month', "orders"."day") ORDER BY DATE_TRUNC('month', "orders"."day") ASC) AS "source" WHERE "source"."sum" > 1 LIMIT 1048575
 SELECT DATE_TRUNC('month', "orders"."day") AS "day", "orders"."customer" AS "customer", COUNT(*) AS "count" FROM "orders" GROUP BY DATE_TRUNC('month', "orders"."day"), "orders"."customer" ORDER BY "count" DESC, DATE_TRUNC('month', "orders"."day") ASC, "orders"."customer" ASC
 SELECT last_day(o.day) AS day, count(*) FROM orders o GROUP BY last_day(o.day) HAVING count(*) > 0 ORDER BY last_day(o.day) DESC

@@ -102,6 +102,9 @@ QUERIES = [
         [(3,)],
         id="a moment before an operator",
     ),
+    pytest.param(
+        "SELECT -id AS id FROM {t} WHERE id > ? ORDER BY id * ? LIMIT ?", (1, -1, 1), [(-3,)], id="in a hidden key"
+    ),
     pytest.param("SELECT ? || ?, count(*) FROM {t}", ("a", "b"), [("ab", 3)], id="two texts"),
     pytest.param("SELECT ? AS x, ? AS y", (7, "x"), [(7, "x")], id="without a table"),
     pytest.param("SELECT '?' AS x, id FROM {t} WHERE name = '$1' OR id = ?", (1,), [("?", 1)], id="marks in text"),

@@ -4,6 +4,10 @@ Its check of a plan computes the range of each part of a key, and takes rows for
 gives, a root or a logarithm of anything, a comparison of what is computed. Such a key is written twice, in a call that gives the greatest
 of the two: a common subexpression is computed below the sort, whose key is a column then.
 
+Keys of the last ORDER BY are about the columns of the SELECT list to it, also within expressions: `-a AS a … ORDER BY a + 1` was sorted
+by the negatives, `max(a) AS a … ORDER BY max(a)` is refused, and what `unnest` gives is sorted by listed columns alone. To SQL a name
+within an expression is a column of FROM. Such a key is a column of a query below, or the name of the item that is written alike.
+
 Of two aggregates with ORDER BY it sorts rows for one, and gives the values of another one with DISTINCT in that order as well.
 """
 
@@ -11,10 +15,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from lance_flight.engine.functions.routines import volatile_functions
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, TokenPlaces, closing_places, edit_text
+from lance_flight.engine.sql.references import quote_parts
+from lance_flight.engine.sql.select_lists import is_without_alias, items
+from lance_flight.engine.sql.tokens import (
+    Edit,
+    Kind,
+    Token,
+    TokenPlaces,
+    closing_places,
+    edit_text,
+    fold_name,
+    tokenize,
+)
 
 REPEATED = "greatest"
 """Function of a key, twice, that gives the key: of any type, and NULL only of NULL."""
@@ -34,6 +50,7 @@ _AFTER_LIST = frozenset(
 )
 
 
+_NAMES = frozenset({Kind.WORD, Kind.NAME})
 _SORTED = re.compile(r"\b(?:array_agg|string_agg)\s*\(\s*DISTINCT\b", re.IGNORECASE)
 
 
@@ -256,3 +273,192 @@ def _key_twice(arguments: str) -> str | None:
         if arguments == f"{key}{between}{key}":
             return key
     return None
+
+
+_BEHIND_KEYS = frozenset(["LIMIT", "OFFSET", "FETCH"])
+_OTHER_ROWS = frozenset(["DISTINCT", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS"])
+"""Words of queries that no column may be added to."""
+_DIRECTIONS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
+_OF_VALUES = frozenset(["END", "FALSE", "NULL", "TRUE", "UNKNOWN", "DAY", "HOUR", "MINUTE", "MONTH", "SECOND", "YEAR"])
+"""Words that may end a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An item of a SELECT list: its value as it is written, the tokens of that, and its name."""
+
+    value: str
+    tokens: Sequence[Token]
+    name: str
+
+    @classmethod
+    def of(cls, text: str, tokens: list[Token]) -> _Item | None:
+        """Read an item; None for one whose last word may be its alias, or a part of its value."""
+        last, value = tokens[-1], tokens
+        if len(tokens) > 1 and tokens[-2].word == "AS":
+            value = tokens[:-2]
+        elif not is_without_alias(tokens):
+            value = tokens[:-1]
+            if last.word in _OF_VALUES:
+                return None
+        written = text[value[0].start : value[-1].stop]
+        is_named = len(value) < len(tokens) or _is_column(value)
+        return cls(written, value, text[last.start : last.stop] if is_named else quote_parts(written))
+
+
+def with_hidden_keys(text: str) -> str:
+    """Return a query whose keys of ORDER BY are about the columns of its FROM: each is the name of an item, or a column of a query below.
+
+    Each item has a name already.
+
+    >>> with_hidden_keys("SELECT p, max(a) AS a FROM t GROUP BY p ORDER BY max(a) DESC")
+    'SELECT p, max(a) AS a FROM t GROUP BY p ORDER BY a DESC'
+    >>> with_hidden_keys("SELECT -a AS a, b FROM t ORDER BY a + 1, b LIMIT 3")
+    'SELECT "item 1" AS a, b FROM (SELECT -a AS "item 1", b AS b, a + 1 AS "sort 1" FROM t ) AS "sorted" ORDER BY "sort 1", b LIMIT 3'
+    """
+    if _SUSPECTS.search(text) is None:
+        return text
+    tokens = tokenize(text)
+    closing = closing_places(tokens)
+    below = [
+        (tokens[at].stop, tokens[end].start, with_hidden_keys(text[tokens[at].stop : tokens[end].start]))
+        for at in _outer(closing, len(tokens))
+        if (end := closing.get(at)) is not None and end > at + 1
+    ]
+    return _with_own_keys(edit_text(text, below))
+
+
+def _with_own_keys(text: str) -> str:
+    tokens = tokenize(text)
+    closing = closing_places(tokens)
+    select = next((place for place in _outer(closing, len(tokens)) if tokens[place].word == "SELECT"), None)
+    outer = {} if select is None else {tokens[at].word: at for at in _outer(closing, len(tokens)) if at >= select}
+    order, begun = outer.get("ORDER", 0), outer.get("FROM", 0)
+    if select is None or not (select < begun < order) or not outer.keys().isdisjoint(_OTHER_ROWS):
+        return text
+    listed = list(items(tokens, select + 1))
+    if any(not item or item[-1].is_sign("*") or item[0].word == "TOP" for item in listed):
+        return text
+    read = [item for item in (_Item.of(text, item) for item in listed) if item is not None]
+    if len(read) < len(listed):
+        return text
+    keys = _Keys.of(text, read)
+    last = next((at for word, at in outer.items() if word in _BEHIND_KEYS and at > order), len(tokens))
+    sorted_by = list(items(tokens[order + 1 : last], 1))
+    if not any(map(keys.is_other, sorted_by)):
+        return text
+    written = [keys.write(key) for key in sorted_by]
+    rest = f" {text[tokens[last].start :]}" if last < len(tokens) else ""
+    head = text[: tokens[select].start]
+    if not keys.hidden:
+        return f"{text[: tokens[order].start]}ORDER BY {', '.join(written)}{rest}"
+    if len({item.name for item in read}) < len(read):
+        return text
+    inner = ", ".join([f"{item.value} AS {keys.name_below(at)}" for at, item in enumerate(read)] + keys.hidden)
+    shown = ", ".join(
+        item.name if keys.name_below(at) == item.name else f"{keys.name_below(at)} AS {item.name}"
+        for at, item in enumerate(read)
+    )
+    source = text[tokens[begun].start : tokens[order].start]
+    sorted_rows = f'(SELECT {inner} {source}) AS "sorted"'
+    return f"{head}SELECT {shown} FROM {sorted_rows} ORDER BY {', '.join(written)}{rest}"  # noqa: S608 - a query's parts
+
+
+@dataclass(slots=True)
+class _Keys:
+    """Keys of the last ORDER BY: the items, the names that are a column and an item, whether only items sort, and the `hidden` columns."""
+
+    text: str
+    listed: Sequence[_Item]
+    ambiguous: AbstractSet[str]
+    sorts_items: bool
+    hidden: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, text: str, listed: Sequence[_Item]) -> _Keys:
+        computed = {
+            fold_name(tokenize(item.name)[0]) for item in listed if len(item.tokens) > 1 and not _is_column(item.tokens)
+        }
+        values = {name for item in listed for name in _columns(item.tokens)}
+        unnests = any(token.word == "UNNEST" for item in listed for token in item.tokens)
+        return cls(text, listed, computed & values, unnests)
+
+    def is_other(self, key: Sequence[Token]) -> bool:
+        """Return whether DataFusion takes a key for another value than SQL does."""
+        value, _ = _split(key)
+        if len(value) > 1:
+            return self.sorts_items or not self.ambiguous.isdisjoint(_columns(value))
+        return self.sorts_items and not self._is_item(value[0])
+
+    def write(self, key: Sequence[Token]) -> str:
+        """Return a key with its direction as the place or name of its item, or the name of a hidden column."""
+        value, direction = _split(key)
+        written = self.text[value[0].start : value[-1].stop]
+        if len(value) > 1 or not self._is_item(value[0]):
+            alike = next((item.name for item in self.listed if _are_alike(item.tokens, value)), None)
+            if alike is None:
+                self.hidden.append(f'{written} AS "sort {len(self.hidden) + 1}"')
+            written = alike or f'"sort {len(self.hidden)}"'
+        return " ".join([written, *direction])
+
+    def _is_item(self, token: Token) -> bool:
+        return token.kind is Kind.NUMBER or fold_name(token) in {
+            fold_name(tokenize(item.name)[0]) for item in self.listed
+        }
+
+    def name_below(self, at: int) -> str:
+        """Return the name of an item in the query below: its own one, if that is no name of a column."""
+        name = self.listed[at].name
+        return f'"item {at + 1}"' if fold_name(tokenize(name)[0]) in self.ambiguous else name
+
+
+def _split(key: Sequence[Token]) -> tuple[Sequence[Token], list[str]]:
+    """Return the value of a key, and its direction."""
+    size = next((at for at, token in enumerate(key) if token.word in _DIRECTIONS), len(key))
+    return key[:size], [token.text for token in key[size:]]
+
+
+def _outer(closing: Mapping[int, int], stop: int) -> Iterator[int]:
+    """Yield the places that are in no brackets."""
+    place = 0
+    while place < stop:
+        yield place
+        place = closing.get(place, place) + 1
+
+
+def _columns(tokens: Sequence[Token]) -> set[str]:
+    """Return the names that may be columns in an expression, without the tables before them."""
+    return {
+        fold_name(token)
+        for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True)
+        if token.kind in _NAMES and not (after is not token and (after.is_sign("(") or after.is_sign(".")))
+    }
+
+
+def _is_column(tokens: Sequence[Token]) -> bool:
+    return all(token.kind in _NAMES or token.is_sign(".") for token in tokens)
+
+
+def _are_alike(one: Sequence[Token], other: Sequence[Token]) -> bool:
+    """Return whether two expressions are written alike; a column may have its table before it in one of them.
+
+    >>> _are_alike(tokenize("max(t.a)"), tokenize("MAX( A )")), _are_alike(tokenize("t.a + 1"), tokenize("u.a + 1"))
+    (True, False)
+    """
+    parts = list(_parts(one)), list(_parts(other))
+    return len(parts[0]) == len(parts[1]) and all(
+        name == other_name and (table == other_table or not (table and other_table))
+        for (table, name), (other_table, other_name) in zip(*parts, strict=True)
+    )
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+    """Yield each token of an expression with the tables before it, if it is a name."""
+    table = ""
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        name = fold_name(token) if token.kind in _NAMES else f"{token.kind}{token.text}"
+        if token.kind in _NAMES and after is not None and after.is_sign("."):
+            table += f"{name}."
+        elif not (token.is_sign(".") and table):
+            yield table, name
+            table = ""

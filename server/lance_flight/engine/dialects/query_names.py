@@ -526,58 +526,6 @@ def with_named_series(text: str, refusal: str) -> str | None:
     return edit_text(text, sorted(edits)) if edits else None
 
 
-_BEHIND_KEYS, _OTHER_ROWS = (
-    frozenset(["LIMIT", "OFFSET", "FETCH"]),
-    frozenset(["DISTINCT", "GROUP", "HAVING", "QUALIFY"]),
-)
-_DIRECTIONS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
-
-
-def with_sorted_unnests(text: str) -> str:
-    """Return a query with a query around it where it unnests lists in its SELECT list, and is sorted by what it does not list.
-
-    DataFusion sorts the rows that were unnested, which have the columns of the SELECT list alone. Each item has a name already.
-
-    >>> with_sorted_unnests("SELECT unnest(l) AS n FROM t ORDER BY k DESC, n LIMIT 3")
-    'SELECT n FROM (SELECT unnest(l) AS n, k AS "sort 1" FROM t ) AS "unnested" ORDER BY "sort 1" DESC, n LIMIT 3'
-    """
-    if not text.startswith("SELECT") or "unnest" not in text.lower():
-        return text
-    tokens = tokenize(text)
-    own = list(own_places(tokens, closing_places(tokens), 0))
-    words, listed = {tokens[place].word: place for place in own}, list(items(tokens, 1))
-    order, begun = words.get("ORDER", 0), words.get("FROM", 0)
-    names, written_items = [], []
-    for item in listed:
-        written = text[item[0].start : item[-1].stop] if item else "*"
-        named = not item or item[-1].kind in _NAMES or item[-1].is_sign("*")
-        names.append(text[item[-1].start : item[-1].stop] if named and item else quote_parts(written))
-        written_items.append(written if named else f"{written} AS {names[-1]}")
-    if (
-        not (0 < begun < order)
-        or own[-1] < len(tokens) - 1
-        or not words.keys().isdisjoint(_OTHER_ROWS)
-        or len(set(names)) < len(names)
-        or any("*" in name for name in names)
-        or not any(token.word == "UNNEST" for item in listed for token in item)
-    ):
-        return text
-    last = next((place for place in own if place > order and tokens[place].word in _BEHIND_KEYS), len(tokens))
-    keys, hidden = list[str](), list[str]()
-    for key in items(tokens[order + 1 : last], 1):
-        size = next((at for at, token in enumerate(key) if token.word in _DIRECTIONS), len(key))
-        written = text[key[0].start : key[size - 1].stop]
-        if size > 1 or not (key[0].kind is Kind.NUMBER or written in names):
-            hidden.append(f'{written} AS "sort {len(hidden) + 1}"')
-            written = f'"sort {len(hidden)}"'
-        keys.append(" ".join([written, *(token.text for token in key[size:])]))
-    if not hidden:
-        return text
-    inner = f"SELECT {', '.join([*written_items, *hidden])} {text[tokens[begun].start : tokens[order].start]}"
-    rest = f" {text[tokens[last].start :]}" if last < len(tokens) else ""
-    return f'SELECT {", ".join(names)} FROM ({inner}) AS "unnested" ORDER BY {", ".join(keys)}{rest}'  # noqa: S608 - a query's parts
-
-
 @dataclass(slots=True)
 class _Select:
     """Tables of a SELECT by their aliases, whether it joins by a name, and where its conditions have that without a table."""

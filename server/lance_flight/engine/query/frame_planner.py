@@ -26,6 +26,7 @@ from lance_flight.engine.compat.casts import has_moments, with_readable_moment
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
 from lance_flight.engine.compat.operand_types import with_group_frames
+from lance_flight.engine.compat.sort_keys import with_hidden_keys
 from lance_flight.engine.compat.subqueries import (
     SIDES,
     check_recursive_queries,
@@ -49,7 +50,6 @@ from lance_flight.engine.dialects.query_names import (
     with_named_relations,
     with_named_series,
     with_reused_alias,
-    with_sorted_unnests,
 )
 from lance_flight.engine.dialects.spellings import LAMBDA
 from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow
@@ -425,7 +425,7 @@ class FramePlanner:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        named = with_sorted_unnests(with_column_names(sql)) if self._names_columns else sql
+        named = with_hidden_keys(with_column_names(number_parameters(sql))) if self._names_columns else sql
         try:
             return self._frame_named(named, parameters, is_bound=is_bound)
         except SqlError as exc:
