@@ -366,28 +366,30 @@ def _with_own_keys(text: str) -> str:
 
 @dataclass(slots=True)
 class _Keys:
-    """Keys of the last ORDER BY: the items, the names that are a column and an item, whether only items sort, and the `hidden` columns."""
+    """Keys of the last ORDER BY: the items, the names of those that are not the column called so, the columns that they `read`, and what is `hidden`."""
 
     text: str
     listed: Sequence[_Item]
-    ambiguous: AbstractSet[str]
+    others: AbstractSet[str]
+    read: AbstractSet[str]
     sorts_items: bool
     hidden: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, text: str, listed: Sequence[_Item]) -> _Keys:
-        computed = {
-            fold_name(tokenize(item.name)[0]) for item in listed if len(item.tokens) > 1 and not _is_column(item.tokens)
-        }
+        names = ((fold_name(tokenize(item.name)[0]), item.tokens) for item in listed)
+        others = {name for name, value in names if not (_is_column(value) and fold_name(value[-1]) == name)}
         values = {name for item in listed for name in _columns(item.tokens)}
         unnests = any(token.word == "UNNEST" for item in listed for token in item.tokens)
-        return cls(text, listed, computed & values, unnests)
+        return cls(text, listed, others, values, unnests)
 
     def is_other(self, key: Sequence[Token]) -> bool:
         """Return whether DataFusion takes a key for another value than SQL does."""
         value, _ = _split(key)
         if len(value) > 1:
-            return self.sorts_items or not self.ambiguous.isdisjoint(_columns(value))
+            of_tables = {name for table, name in _parts(value) if table}
+            named = (self.others & self.read & _columns(value)) | (self.others & of_tables)
+            return self.sorts_items or bool(named)
         return self.sorts_items and not self._is_item(value[0])
 
     def write(self, key: Sequence[Token]) -> str:
@@ -407,9 +409,9 @@ class _Keys:
         }
 
     def name_below(self, at: int) -> str:
-        """Return the name of an item in the query below: its own one, if that is no name of a column."""
+        """Return the name of an item in the query below: its own one, if it is the column called so."""
         name = self.listed[at].name
-        return f'"item {at + 1}"' if fold_name(tokenize(name)[0]) in self.ambiguous else name
+        return f'"item {at + 1}"' if fold_name(tokenize(name)[0]) in self.others else name
 
 
 def _split(key: Sequence[Token]) -> tuple[Sequence[Token], list[str]]:
