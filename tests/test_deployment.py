@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from lance_flight import config
-from lance_flight.admin.http import AdminServer, Phase, Readiness, health_pages
+from lance_flight.admin.http import AdminServer, health_pages
+from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.errors import Refused
 
 TOP = Path(__file__).parent.parent

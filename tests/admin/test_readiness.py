@@ -13,7 +13,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lance_flight.admin.health import SERVICES, HealthServer
-from lance_flight.admin.http import AdminServer, Phase, Readiness, health_pages
+from lance_flight.admin.http import AdminServer, health_pages
+from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.errors import InvalidInput
 
 from tests.engine.waiting import until

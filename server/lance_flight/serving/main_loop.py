@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from lance_flight import audit
 from lance_flight.admin import logs
-from lance_flight.admin.http import Phase, Readiness
+from lance_flight.admin.readiness import Phase, Readiness
 from lance_flight.admin.work_logs import AuditLog, MaintenanceLog, StatementLog
 from lance_flight.catalog.backup.saving import last_backup
 from lance_flight.catalog.commits.writer import write_memory

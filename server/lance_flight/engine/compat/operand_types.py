@@ -369,13 +369,14 @@ def _terms(factors: Factors) -> dict[tuple[int, str], list[Span]]:
 
 def may_order_nested(text: str, plan: str) -> bool:
     """Return whether a query may ask which of two lists or structs is greater, by the types in its plan."""
-    names = {name.lower() for name in _NESTED_COLUMN.findall(plan)}
-    if not names:
+    found = [plan[max(0, match.start() - _MOST_NAMED) : match.start()] for match in _NESTED_COLUMN.finditer(plan)]
+    if not found:
         return False
+    names = {_NO_NAME.split(before.rstrip(")").lower())[-1] for before in found}
     reader, groups = _ordered(text)
     spans = chain(*groups)
     return any(
-        token.text.lower() in names or _MAKES_NESTED.search(token.text) is not None
+        token.text[-_MOST_NAMED:].lower() in names or _MAKES_NESTED.search(token.text) is not None
         for start, stop in spans
         for token in reader.tokens[start:stop]
     )
@@ -423,8 +424,10 @@ def _is_of_order(reader: _Reader, operator: int) -> bool:
 _COMPUTES = re.compile(r"[\w\")\]]\s*[-+*/]\s*[\w\"(.$'-]")
 _ORDERING = frozenset(["GREATEST", "LEAST", "MIN", "MAX"])
 _MAKES_NESTED = re.compile(r"[\[{]|array|list|map|row|struct", re.IGNORECASE)
-_NESTED_COLUMN = re.compile(r"(?P<name>\w*)\)*:(?:List|LargeList|FixedSizeList|Struct|Map)\(")
-"""Matches a column of lists, structs or maps in the text of a plan."""
+_NESTED_COLUMN = re.compile(r":(?:List|LargeList|FixedSizeList|Struct|Map)\(")
+"""Matches what is behind the name of a column of lists, structs or maps in the text of a plan."""
+_NO_NAME, _MOST_NAMED = re.compile(r"\W"), 128
+"""What divides names, and the last signs of a name that tell it."""
 
 
 def may_take_parts(text: str) -> bool:
