@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import importlib
 import logging
 import os
@@ -244,8 +243,6 @@ BEATS = 4
 """Heartbeats that a server sends within the time after which it counts as unresponsive."""
 BEAT_SECONDS = 5.0
 """Longest time between two heartbeats."""
-COLLECTING = 10_000, 10, 10
-"""Thresholds of the garbage collector: a statement makes thousands of objects, which go without it."""
 
 log = logging.getLogger(__name__)
 
@@ -263,7 +260,6 @@ def run(options: argparse.Namespace, settings: ServerConfig, life: Life, changes
     # end it: the other threads go on while they are looked at.
     signal.signal(signal.SIGUSR1, _write_stacks)
     faulthandler.register(STACKS)
-    gc.set_threshold(*COLLECTING)
     check_ready_file(settings.ready_file)
     store = root_store(options.root, settings.storage, create=options.create)
     operations = Operations(settings, store.check, life.restarts)
