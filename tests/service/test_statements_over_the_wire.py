@@ -31,6 +31,7 @@ SCRIPT: list[tuple[str, int | list[str] | str]] = [
     ),
     ("DELETE FROM t WHERE id = 2", 1),
     ("COMMIT WRITE 's' INTO t PARTS ('first')", "[conflict]"),
+    ("BEGIN WRITE 's' INTO t ADD COLUMN more INT", 0),
     ("SELECT * FROM t", ["id", "p"]),
     ("SUBSTRAIT 'cGxhbg=='", "[invalid_"),
     ("EXPLAIN SELECT * FROM t", ["plan_type", "plan"]),
