@@ -513,7 +513,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
-        re.compile(r"expr type (?P<one>.*) can't cast to (?P<other>.*) in InSubquery"),
+        re.compile(r"expr type (?P<one>.{1,200}?) can't cast to (?P<other>.{1,200}?) in InSubquery"),
         lambda found, _: (
             f"IN compares {sql_types(found['one'])} with {sql_types(found['other'])} of its query; write a CAST in one of the two"
         ),
