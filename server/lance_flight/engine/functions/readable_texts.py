@@ -120,7 +120,7 @@ _CLOCK = re.compile(
 _SECONDS = re.compile(r"\s*[+-]?\d+(?:\.\d+)?\s*")
 _YEARS_AND_MONTHS = re.compile(r"(?<!\S)([+-]?)(\d+)-(\d{1,2})(?!\S)")
 _QUARTERS = re.compile(r"(?<![\w.])([+-]?\d+)\s*quarters?\b", re.IGNORECASE)
-_AGO, _COUNTED = re.compile(r"\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.])([+-]?)(?=[\d.])")
+_AGO, _COUNTED = re.compile(r"(?<=\S)\s+ago\s*$", re.IGNORECASE), re.compile(r"(?<![\w.])([+-]?)(?=[\d.])")
 
 
 def _intervals(columns: Sequence[pa.Array]) -> pa.Array:

@@ -249,11 +249,13 @@ def _function(part: Expr, of: Sequence[_Range | None]) -> _Range | None:
     return _join(of) if name in _ONE_OF else None
 
 
+_INTERVAL = re.compile(r"\binterval\b", re.IGNORECASE)
 _TIME = re.compile(
-    r"\binterval\b.*?(?:\d:\d|\b\d*(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w+seconds?)\b)",
-    re.IGNORECASE | re.DOTALL,
+    r"\d:\d|\b\d{0,20}(?:h|m|s|ms|us|ns|hr|hrs|min|mins|sec|secs|hours?|minutes?|seconds?|\w{1,20}seconds?)\b",
+    re.IGNORECASE,
 )
-_PRODUCT = re.compile(rf"_*{PRODUCT}\w*\(")
+"""Matches a time behind the word INTERVAL."""
+_PRODUCT = re.compile(rf"_{{0,9}}{PRODUCT}\w{{0,99}}\(")
 """Matches the call that an interval times a number of rows is (`engine.compat.checked_arithmetic`)."""
 _NANOSECONDS = re.compile(r"nanoseconds: (-?\d+)|milliseconds: (-?\d+)")
 
@@ -318,7 +320,8 @@ def _may_add_times(sql: str) -> bool:
     >>> _may_add_times("SELECT d + INTERVAL '12 hours'"), _may_add_times("SELECT d + INTERVAL '3 months'")
     (True, False)
     """
-    return _TIME.search(sql) is not None or _PRODUCT.search(sql) is not None
+    begun = _INTERVAL.search(sql)
+    return (begun is not None and _TIME.search(sql, begun.end()) is not None) or _PRODUCT.search(sql) is not None
 
 
 def _may_order_intervals(sql: str) -> bool:

@@ -195,7 +195,7 @@ _NOT_SHOWN = "the plan is not shown: the query reads a table of which columns ar
 
 
 _NUMBER = r"(?:\w+\()?-?(?:\d[\w.]*(?:[+-]\d+)?|NaN|inf|NULL)\)?"
-_LONG_LIST = re.compile(rf"({_NUMBER}(?:, ?{_NUMBER}){{2}})((?:, ?{_NUMBER}){{17,}})")
+_LONG_LIST = re.compile(rf"(?<![\w.])({_NUMBER}(?:, ?{_NUMBER}){{2}})((?:, ?{_NUMBER}){{17,}})")
 """Matches a list of twenty numbers and more, such as a vector, in two parts."""
 
 

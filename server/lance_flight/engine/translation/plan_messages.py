@@ -44,7 +44,7 @@ _CAUSED = re.compile(
 )
 """Names of steps of the planner before an error that one of them met."""
 _NOT_IMPLEMENTED = "This feature is not implemented: "
-_BUG = re.compile(r"\.?\s*This issue was likely caused by a bug in DataFusion's code\.[^\n]*?issues\.?")
+_BUG = re.compile(r"\.?\s{0,9}This issue was likely caused by a bug in DataFusion's code\.[^\n]*?issues\.?")
 _INSIDE = re.compile(
     r"\b[A-Z]\w+ ?\{ ?\w+:"  # the fields of a value of Rust
     r"|\bSpan\(|\bIdent\(|\bLocation\(|\bSome\(|\bExpr::|\bLogicalPlan\b|<subquery>|outer_ref\("

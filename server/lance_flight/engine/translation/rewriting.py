@@ -413,7 +413,7 @@ def parameters_in(sql: str) -> Iterator[tuple[Token, Token | None]]:
         before.append(token)
 
 
-_POSITION = re.compile(r"[; ]*\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
+_POSITION = re.compile(r"[; ]{0,9}\bat Line: (?P<line>\d+), Column: (?P<column>\d+)")
 """Matches a position as sqlparser writes it; positions in the sent text are written differently, so that they are not matched again."""
 _REWRITTEN = frozenset({Kind.PARAMETER, Kind.LITERALS})
 _MOST_ALIKE = 1_000

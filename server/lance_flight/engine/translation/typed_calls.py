@@ -70,7 +70,7 @@ QUERIES_ONLY = SQLOptions().with_allow_ddl(allow=False).with_allow_dml(allow=Fal
 # No argument can be coerced to this, so planning a call tells the types of its arguments.
 NEVER = pa.struct([pa.field("never", pa.null())])
 _COERCION = re.compile(r"call to '(?P<name>__\w+_call\d+)' function: coercion from (?P<types>.*) to the signature")
-_CALL_NAME = re.compile(r"__(?P<word>\w+?)_call\d+")
+_CALL_NAME = re.compile(r"__(?P<word>\w{1,60}?)_call\d+")
 ONE_DIGIT_MORE, _SHOWN_DIGIT = " + CAST('+0' AS TINYINT)", re.compile(r' \+ (?:CAST\()?Utf8\("\+0"\)(?: AS Int8\))?')
 """What gives a decimal room for one digit, a text that no client writes, and what names of columns have for it."""
 _SHOWN = MappingProxyType({COSINE_OR_SAME: "cosine_distance"})
