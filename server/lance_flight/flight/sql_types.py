@@ -15,6 +15,7 @@ from pyarrow import lib
 from lance_flight.flight.backend import Caller
 from lance_flight.flight.protocol import flight_sql_pb2 as pb
 from lance_flight.flight.rows import client_schema
+from lance_flight.model.type_names import datetime_precision
 
 _LONGEST = 2**31 - 1
 """Most characters or bytes of one value: the offsets of utf8 and binary have 31 bits."""
@@ -202,7 +203,6 @@ _NESTED_NAMES: Mapping[int, str] = {
     lib.Type_STRUCT: "STRUCT",
     lib.Type_MAP: "MAP",
 }
-_FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def sql_type(kind: pa.DataType) -> SqlType | None:
@@ -240,9 +240,7 @@ def scale(kind: pa.DataType) -> int | None:
     """Return the number of decimal digits of a column that is sent as `kind`; None where that has no meaning."""
     if pa.types.is_decimal(kind):
         return int(kind.scale)
-    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
-        return _FRACTION_DIGITS[kind.unit]
-    return 0 if pa.types.is_integer(kind) else None
+    return 0 if pa.types.is_integer(kind) else datetime_precision(kind)
 
 
 def is_case_sensitive(kind: pa.DataType) -> bool:

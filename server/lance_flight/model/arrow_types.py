@@ -19,6 +19,9 @@ from lance_flight.errors import SchemaError
 Strings = Sequence[str]
 Fields = Sequence[pa.Field]
 
+UNIT_NAMES = MappingProxyType({"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"})
+"""Names of units of time in the types of `arrow_cast`, by those of pyarrow."""
+
 
 class TypeParts(NamedTuple):
     """An Arrow type taken apart; `name` is one of the values of `TYPE_NAMES`."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_flight.errors import Unsupported
+from lance_flight.model.arrow_types import UNIT_NAMES
 from lance_flight.model.schema import NamespaceSchema
 
 SHOWN_VALUES = 8
@@ -610,7 +611,6 @@ _TYPE_NAMES = MappingProxyType(
         pa.null(): "Null",
     }
 )
-_UNITS = MappingProxyType({"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"})
 
 
 def typed_literal(value: pa.Scalar) -> str:
@@ -638,7 +638,7 @@ def typed_literal(value: pa.Scalar) -> str:
 def _type_name(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         zone = "None" if kind.tz is None else f'Some("{kind.tz}")'
-        return f"Timestamp({_UNITS[kind.unit]}, {zone})"
+        return f"Timestamp({UNIT_NAMES[kind.unit]}, {zone})"
     if pa.types.is_decimal128(kind):
         return f"Decimal128({kind.precision}, {kind.scale})"
     if kind not in _TYPE_NAMES:

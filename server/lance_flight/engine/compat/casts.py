@@ -529,12 +529,13 @@ def with_value_texts(
 ) -> tuple[str, dict[str, pa.DataType]]:
     """Return the text with texts in place of the values that become texts, and the type of the argument of each new call."""
     spans: dict[Span, str] = {}
-    for (_, maker), name in zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True):
+    made = list(zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True))
+    for (_, maker), name in made:
         if maker in _LENGTHS and is_bytes(types.get(name, pa.null())):
             raise SqlError(
                 f"{maker.lower()} counts characters, got VARBINARY; write octet_length(b), or {maker.lower()}(decode(b))"
             )
-    for (span, maker), name in zip(_made_texts(Factors(tokenize(text))).items(), names, strict=True):
+    for (span, maker), name in made:
         if name in types and has_own_text(types[name]):
             if pa.types.is_nested(types[name]) and _TEXT_FUNCTIONS.get(maker) is not None:
                 raise SqlError(

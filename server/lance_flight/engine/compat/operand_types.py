@@ -18,12 +18,12 @@ from lance_flight.engine.compat.checked_arithmetic import EXACT, Factors, calls_
 from lance_flight.engine.compat.wrong_comparisons import DOUBLE, REAL, UNSIGNED_NAN
 from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
 from lance_flight.engine.functions.vector_functions import DISTANCES
-from lance_flight.engine.sql.clause_words import QUERIES
+from lance_flight.engine.sql.clause_words import DIRECTIONS, QUERIES
 from lance_flight.engine.sql.comparisons import SIGNS, Operands
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, edit_text, place_in, tokenize
 from lance_flight.errors import Unsupported
-from lance_flight.model.arrow_types import is_bytes, is_number
-from lance_flight.model.type_names import type_name
+from lance_flight.model.arrow_types import UNIT_NAMES, is_bytes, is_number
+from lance_flight.model.type_names import datetime_precision, type_name
 
 OPERAND = "operand"
 """The function around each operand."""
@@ -183,12 +183,12 @@ def _has_digits_of(kind: pa.DataType, written: str) -> bool:
     >>> _has_digits_of(pa.time32("ms"), "'10:00:00.120'"), _has_digits_of(pa.time32("s"), "'10:00:00.5'")
     (True, False)
     """
-    return len(written.strip("'").partition(".")[2].rstrip("0")) <= {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit]
+    digits = datetime_precision(kind)
+    return digits is not None and len(written.strip("'").partition(".")[2].rstrip("0")) <= digits
 
 
 def _arrow_name(kind: pa.DataType) -> str:
-    unit = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}[kind.unit]
-    return f"Time{kind.bit_width}({unit})"
+    return f"Time{kind.bit_width}({UNIT_NAMES[kind.unit]})"
 
 
 def with_group_frames(text: str) -> str:
@@ -323,7 +323,7 @@ def with_terms(text: str) -> tuple[str, list[str]]:
     'SELECT __operand_call6(__operand_call2(__operand_call0(a) * __operand_call1(b)) / __operand_call3((__operand_call4(c) + __operand_call5(1)))) - __operand_call7(d) FROM t'
     """
     factors = Factors(tokenize(text))
-    return named_alike(text, factors, list(chain(*_terms(factors).values())))
+    return named_alike(text, factors, [span for _, operands in _terms(factors) for span in operands])
 
 
 def with_exact_unsigned(text: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> str:
@@ -332,39 +332,37 @@ def with_exact_unsigned(text: str, names: Sequence[str], types: Mapping[str, pa.
     DataFusion 55 wraps a sum, difference or product of two, which are decimals here, as those of one and a BIGINT are, and BIGINT of
     shorter ones. Beside a BIGINT it makes a fraction of a quotient.
     """
-    around: dict[Span, tuple[str, str]] = {}
-    terms = _terms(Factors(tokenize(text)))
-    for sign, kinds in zip(terms, _kinds(list(terms.values()), names, types), strict=True):
+    of_quotients: dict[Span, tuple[str, str]] = {}
+    of_terms: dict[Span, tuple[str, str]] = {}
+    terms = list(_terms(Factors(tokenize(text))))
+    for (sign, _), kinds in zip(terms, _kinds([operands for _, operands in terms], names, types), strict=True):
         is_long = pa.uint64() in kinds.values()
         unsigned = [span for span, kind in kinds.items() if pa.types.is_unsigned_integer(kind)]
         signed = [span for span, kind in kinds.items() if pa.types.is_signed_integer(kind)]
-        if sign[1] == "/" and is_long:
-            around |= dict.fromkeys(signed, ("CAST(", " AS BIGINT UNSIGNED)"))
-        elif sign[1] != "/" and len(unsigned) > 1:
-            around |= dict.fromkeys(unsigned, ("CAST(", f" AS {'DECIMAL(20, 0)' if is_long else 'BIGINT'})"))
+        if sign == "/" and is_long:
+            of_quotients |= dict.fromkeys(signed, ("CAST(", " AS BIGINT UNSIGNED)"))
+        elif sign != "/" and len(unsigned) > 1:
+            of_terms |= dict.fromkeys(unsigned, ("CAST(", f" AS {'DECIMAL(20, 0)' if is_long else 'BIGINT'})"))
     # A term of decimals is one already.
-    inner = {span for span in around if not any(span != other and _is_within(other, span) for other in around)}
-    return wrap_spans(
-        text, {span: around[span] for span in around if span in inner or around[span][1].endswith("UNSIGNED)")}
-    )
+    changed = of_quotients.keys() | of_terms.keys()
+    innermost = {
+        span: cast
+        for span, cast in of_terms.items()
+        if not any(span != other and _is_within(other, span) for other in changed)
+    }
+    return wrap_spans(text, of_quotients | innermost)
 
 
 def _is_within(span: Span, other: Span) -> bool:
     return other[0] <= span[0] and span[1] <= other[1]
 
 
-def _terms(factors: Factors) -> dict[tuple[int, str], list[Span]]:
-    """Return the place of each sign of arithmetic with the sign, and its two operands."""
-    signs = [
-        (at, token.text)
-        for at, token in enumerate(factors.tokens)
-        if token.kind is Kind.SIGN and token.text in {"+", "-", "*", "/"} and factors.is_binary(at)
-    ]
-    return {
-        (at, sign): [(factors.left_of(at, kind), at), (at + 1, factors.right_of(at, kind))]
-        for at, sign in signs
-        for kind in ["+" if sign in "+-" else "*"]
-    }
+def _terms(factors: Factors) -> Iterator[tuple[str, list[Span]]]:
+    """Yield each sign of arithmetic with its two operands."""
+    for at, token in enumerate(factors.tokens):
+        if token.kind is Kind.SIGN and token.text in {"+", "-", "*", "/"} and factors.is_binary(at):
+            kind = "+" if token.text in "+-" else "*"
+            yield token.text, [(factors.left_of(at, kind), at), (at + 1, factors.right_of(at, kind))]
 
 
 def may_order_nested(text: str, plan: str) -> bool:
@@ -890,7 +888,7 @@ class _Reader(Operands):
             )
             if ends and begun < at:
                 yield begun, at
-            while ends and self.word_at(at) in _MODIFIERS:
+            while ends and self.word_at(at) in DIRECTIONS:
                 at += 1
             if ends and not self.is_sign(at, ","):
                 return
@@ -901,6 +899,5 @@ class _Reader(Operands):
         return self.kind(at) is Kind.SIGN and self.text(at) in _SIGNS
 
 
-_MODIFIERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
-_AFTER_KEY = _MODIFIERS | {"ORDER", "ROWS", "RANGE", "GROUPS"}
+_AFTER_KEY = DIRECTIONS | {"ORDER", "ROWS", "RANGE", "GROUPS"}
 _SIGNS = frozenset("<>=!-@|&#~*+/%^?")

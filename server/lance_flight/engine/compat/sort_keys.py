@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from lance_flight.engine.functions.routines import volatile_functions
+from lance_flight.engine.sql.clause_words import DIRECTIONS
 from lance_flight.engine.sql.references import quote_parts
 from lance_flight.engine.sql.select_lists import is_without_alias, items
 from lance_flight.engine.sql.tokens import (
@@ -278,7 +279,6 @@ def _key_twice(arguments: str) -> str | None:
 _BEHIND_KEYS = frozenset(["LIMIT", "OFFSET", "FETCH"])
 _OTHER_ROWS = frozenset(["DISTINCT", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS"])
 """Words of queries that no column may be added to."""
-_DIRECTIONS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _OF_VALUES = frozenset(["END", "FALSE", "NULL", "TRUE", "UNKNOWN", "DAY", "HOUR", "MINUTE", "MONTH", "SECOND", "YEAR"])
 """Words that may end a value."""
 
@@ -416,7 +416,7 @@ class _Keys:
 
 def _split(key: Sequence[Token]) -> tuple[Sequence[Token], list[str]]:
     """Return the value of a key, and its direction."""
-    size = next((at for at, token in enumerate(key) if token.word in _DIRECTIONS), len(key))
+    size = next((at for at, token in enumerate(key) if token.word in DIRECTIONS), len(key))
     return key[:size], [token.text for token in key[size:]]
 
 

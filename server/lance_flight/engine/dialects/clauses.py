@@ -22,6 +22,7 @@ from lance_flight.engine.sql.clause_words import (
     AFTER_TABLE,
     AFTER_UNION,
     AT,
+    DIRECTIONS,
     FIRST_WORDS,
     FOLLOWED,
     IN_CALL,
@@ -581,7 +582,7 @@ class _Reader(TokenPlaces):
         if level.lone_from is not None or any(not item or is_wildcard(item) for item in listed):
             raise self._unsupported(at, "ORDER BY ALL after *")
         end = at + 1
-        while self.word_at(end) in {"ASC", "DESC", "NULLS", "FIRST", "LAST"}:
+        while self.word_at(end) in DIRECTIONS:
             end += 1
         direction = self.sql[self.tokens[at].stop : self.tokens[end - 1].stop]
         keys = ", ".join(f"{place}{direction}" for place in range(1, len(listed) + 1))

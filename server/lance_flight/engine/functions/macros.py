@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from lance_flight.engine.sql.clause_words import DIRECTIONS
 from lance_flight.engine.sql.references import relation_places, text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, place_in, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
@@ -29,7 +30,6 @@ _NO_FUNCTIONS = frozenset(["cast", "try_cast", "filter"])
 _LISTS = frozenset(["ARRAY", "MAKE_ARRAY", "LIST_VALUE"])
 _BETWEEN_VALUES = frozenset(["percentile_cont"])
 """Functions whose value at a share of rows that fall is that at the rest of 1 of rows that rise."""
-_ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _LITERALS: Mapping[str, AbstractSet[Kind]] = {"unit": {Kind.STRING, Kind.NUMBER, Kind.WORD}, "word": {Kind.WORD}}
 """Kinds of tokens that parameters of some names take."""
 _MARK = re.compile(r"\{(\w+)\}")
@@ -409,7 +409,7 @@ class _Reader(TextPlaces):
                 given["q"] = f"1 - {_bracket(given['q'])}"
                 stop -= 1
             stop -= self.word_at(stop - 1) == "ASC"
-            if self.word_at(stop - 1) in _ORDERS:
+            if self.word_at(stop - 1) in DIRECTIONS:
                 raise SqlError("takes no DESC and NULLS in WITHIN GROUP; write 1 - q in place of q for DESC")
             given[macro.within] = self._between(first, stop)
         elif call.within is not None:

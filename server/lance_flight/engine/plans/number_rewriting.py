@@ -86,11 +86,11 @@ from lance_flight.engine.sql.clause_words import QUERIES
 from lance_flight.engine.sql.tokens import Edit, Kind, edit_text, tokenize
 from lance_flight.engine.translation.typed_calls import TypedCalls
 from lance_flight.errors import LanceFlightError, SqlError, Unsupported
+from lance_flight.model.arrow_types import UNIT_NAMES
 from lance_flight.model.zones import named_zone
 
 _AT = re.compile(r"\bAT\s+TIME\s+ZONE\b", re.IGNORECASE)
 _WORDS = ("AT", "TIME", "ZONE")
-_UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
 
 
 def may_convert_zones(text: str) -> bool:
@@ -126,7 +126,7 @@ def with_zones(
             raise SqlError(f"time zone {zone.text!r} is not known; expected one as 'Europe/Berlin' or '+02:00'")
         if pa.types.is_timestamp(kind) and kind.tz is not None:
             before = "to_local_time(arrow_cast("
-            behind = f", 'Timestamp({_UNITS[kind.unit]}, Some(\"{zone.text}\"))'))"
+            behind = f", 'Timestamp({UNIT_NAMES[kind.unit]}, Some(\"{zone.text}\"))'))"
         else:
             call = named.setdefault(name, f"__{LOCAL_MOMENT}_call{count + len(named)}")
             is_text = not (pa.types.is_timestamp(kind) or pa.types.is_date(kind))

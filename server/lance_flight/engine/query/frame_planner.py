@@ -248,24 +248,24 @@ _OF_NULLS = " DISTINCT FROM "
 """A comparison in which NULL is equal to NULL."""
 
 
-def _with_typed_terms(text: str, refusal: str, kind: str, among: Sequence[int] | None = None) -> str | None:
+Writer = Callable[[str, str], str | None]
+"""Writes a query otherwise, by the reason for which it was refused; None where that is another reason."""
+
+
+def _with_types(write: Writer, text: str, refusal: str) -> str | None:
     """Return a query with types of parameters, and the names that its columns have without them."""
-    return with_typed_terms(with_column_names(text), refusal, kind, among)
-
-
-def _with_bound_terms(parameters: pa.RecordBatch | None, text: str, refusal: str) -> str | None:
-    return with_bound_terms(with_column_names(text), refusal, parameters)
+    return write(with_column_names(text), refusal)
 
 
 _HAS_NO_RANGES = "Cannot run range queries on datatype"
-_OTHER_WORDS: Sequence[tuple[Callable[[str, str], str | None], int]] = (
+_OTHER_WORDS: Sequence[tuple[Writer, int]] = (
     *((partial(with_joined_name, place=place), MOST_NAMES) for place in range(MOST_RELATIONS)),
     (with_reused_alias, MOST_REUSED),
     (with_named_relations, 1),
     (with_named_series, 2),
     (with_only_values, 1),
-    *((partial(_with_typed_terms, kind="INTERVAL", among=among), 1) for among in SPANS),
-    *((partial(_with_typed_terms, kind=kind), 1) for kind in TERM_TYPES),
+    *((partial(_with_types, partial(with_typed_terms, kind="INTERVAL", among=among)), 1) for among in SPANS),
+    *((partial(_with_types, partial(with_typed_terms, kind=kind)), 1) for kind in TERM_TYPES),
 )
 """What writes a text otherwise by the reason for which it was refused, and how often in turn."""
 
@@ -393,8 +393,8 @@ class FramePlanner:
         self, sql: str, refusal: str, parameters: pa.RecordBatch | None, *, is_bound: bool
     ) -> DataFrame | None:
         """Plan a query that was refused, with each way to write it otherwise in turn; None where it has no such plan."""
-        bound: tuple[Callable[[str, str], str | None], int] = partial(_with_bound_terms, parameters), 1
-        for change, most in (bound, *_OTHER_WORDS):
+        bound: Writer = partial(_with_types, partial(with_bound_terms, parameters=parameters))
+        for change, most in ((bound, 1), *_OTHER_WORDS):
             text, why = sql, refusal
             for _ in range(most):
                 changed = change(text, why)

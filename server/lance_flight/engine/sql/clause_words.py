@@ -209,6 +209,8 @@ WITHIN = {
 FIRST_WORDS = frozenset([*FOLLOWED, *AFTER_TABLE, *WITHIN, "FORMAT", "PREWHERE", "SETTINGS"])
 AFTER_CALL = {"FILTER": ("(",), "OVER": ("(",), "WITHIN": ("GROUP",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}
 IN_CALL = {"ORDER": ("BY",), "IGNORE": ("NULLS",), "RESPECT": ("NULLS",)}
+DIRECTIONS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
+"""Words behind a key of ORDER BY."""
 WINDOW_WORDS = frozenset(["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"])
 AFTER_UNION = frozenset(["WITH", "ORDER", "LIMIT", "OFFSET", "|>"])
 NO_SETS = frozenset(["ALL", "ROLLUP", "CUBE", "GROUPING"])

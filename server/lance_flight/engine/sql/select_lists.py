@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, QUERY_STARTS, SET_OPERATORS, UNITS
+from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, DIRECTIONS, QUERY_STARTS, SET_OPERATORS, UNITS
 from lance_flight.engine.sql.references import quote_parts, relation_places
 from lance_flight.engine.sql.tokens import (
     QUOTED,
@@ -216,7 +216,6 @@ def _name(item: list[Token]) -> tuple[str, ...]:
 
 LONGEST = 200
 """Most characters of a name; that of a longer expression ends with `…`."""
-_ORDERS = frozenset(["ASC", "DESC", "NULLS", "FIRST", "LAST"])
 _VALUES = frozenset(
     [
         *("TRUE", "FALSE", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "CURRENT_CATALOG"),
@@ -325,7 +324,7 @@ class _Reader(TextPlaces):
             if self.word_at(at) == "ORDER" and self.word_at(at + 1) == "BY":
                 for item in items(self.tokens, at + 2):
                     key = list(item)
-                    while key and key[-1].word in _ORDERS:
+                    while key and key[-1].word in DIRECTIONS:
                         key.pop()
                     name = named.get(_key(key))
                     if name is not None:
