@@ -57,6 +57,9 @@ MOST_SEGMENTS = 4
 _REFUSALS = (ValueError, TypeError, NotImplementedError, KeyError, RuntimeError)
 """Errors of Lance for an index that it cannot build."""
 
+_LATE_TASKS = (0.05, 0.25)
+"""Seconds between looks for what a build that failed leaves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSegment:
@@ -98,12 +101,12 @@ class BuildSegment:
             )
             return replace(built, name=self.name, uuid=sealed_index(self.place.uri, built.uuid))
         except _REFUSALS as exc:
-            self._remove(segment)
+            self._give_up(segment)
             reason = self.table.parent.words(exc)
             what = _refusal(field_at(dataset.schema, self.column), self.kind, reason)
             raise Unsupported(f"partition table {self.object_id!r}: {what}") from exc
         except BaseException:
-            self._remove(segment)
+            self._give_up(segment)
             raise
 
     def has_files(self, result: lance.Index) -> bool:
@@ -113,6 +116,16 @@ class BuildSegment:
     def undo(self, result: lance.Index) -> None:
         """Delete the files of the segment."""
         self._remove(result.uuid)
+
+    def _give_up(self, segment: str | None) -> None:
+        """Delete what a build has written before it failed."""
+        self._remove(segment)
+        if self.place.is_remote:
+            return
+        # A task of Lance that is not over with the build makes the empty directory of its files again, some 10 ms later.
+        for seconds in _LATE_TASKS:
+            time.sleep(seconds)
+            self._remove(segment)
 
     def _remove(self, segment: str | None) -> None:
         if segment is not None:
