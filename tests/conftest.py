@@ -23,6 +23,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode"))
 # Nothing here multiplies matrices, and each process that imports numpy would keep a core busy for a while waiting for that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Else a worker of Ray begins by `uv run`, as pytest did, with a copy of all that lies here and an environment of its own.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 # A flush of the device waits for what all workers write. What it protects is tried in faults/test_power_cuts.
 os.environ.setdefault("LANCE_FLIGHT_DURABILITY", "none")

@@ -1,8 +1,4 @@
-"""Packages of others that know LanceDB or the Lance REST catalog, each unchanged; those that are not installed are skipped.
-
-    uv run --with lance-ray --with daft --with daft-lance --with llama-index-vector-stores-lancedb --with langchain-lancedb \
-        pytest -n 0 tests/lancedb/test_other_packages.py
-"""
+"""Packages of others that know LanceDB or the Lance REST catalog, each unchanged."""
 
 from __future__ import annotations
 
@@ -10,10 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import daft
+import daft_lance
+import lance_ray
 import lancedb
 import pyarrow as pa
 import pytest
+import ray
 from lancedb.db import DBConnection
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_lancedb import LanceDB
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from llama_index.vector_stores.lancedb import LanceDBVectorStore
 
 from tests.lancedb.rest_server import connect, serving_rest
 
@@ -39,7 +45,6 @@ def catalog(address: str) -> dict[str, Any]:
 
 
 def test_daft(db: DBConnection, catalog: dict[str, Any]) -> None:
-    daft, daft_lance = pytest.importorskip("daft"), pytest.importorskip("daft_lance")
     frame, table = daft.from_pydict(ROWS), {"table_id": ["by_daft"], **catalog}
     for mode, rows in (("create", 20), ("append", 40), ("overwrite", 20)):
         daft_lance.write_lance(frame, mode=mode, **table)
@@ -58,7 +63,6 @@ def test_daft(db: DBConnection, catalog: dict[str, Any]) -> None:
 
 
 def test_lance_ray(db: DBConnection, catalog: dict[str, Any]) -> None:
-    ray, lance_ray = pytest.importorskip("ray"), pytest.importorskip("lance_ray")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         rows = ray.data.from_items([{"id": n, "x": n / 2} for n in range(20)])
@@ -71,33 +75,23 @@ def test_lance_ray(db: DBConnection, catalog: dict[str, Any]) -> None:
 
 
 def test_llama_index(db: DBConnection, tmp_path: Path) -> None:
-    stores = pytest.importorskip("llama_index.vector_stores.lancedb")
-    schema, types = (
-        pytest.importorskip("llama_index.core.schema"),
-        pytest.importorskip("llama_index.core.vector_stores"),
-    )
-    from_core = pytest.importorskip("llama_index.core.vector_stores.types")
     nodes = [
-        schema.TextNode(text=f"text {n} {'fox' if n % 2 else 'dog'}", id_=f"n{n}", embedding=[n / 10, 1.0], metadata={"kind": "ab"[n % 2]})
+        TextNode(text=f"text {n} {'fox' if n % 2 else 'dog'}", id_=f"n{n}", embedding=[n / 10, 1.0], metadata={"kind": "ab"[n % 2]})
         for n in range(10)
     ]  # fmt: skip
-    embedded = stores.LanceDBVectorStore(uri=str(tmp_path), mode="overwrite")
+    embedded = LanceDBVectorStore(uri=str(tmp_path), mode="overwrite")
     embedded.add(nodes)
     table = db.create_table("vectors", schema=lancedb.connect(tmp_path).open_table("vectors").schema)
-    ours = stores.LanceDBVectorStore(table=table, mode="append")
+    ours = LanceDBVectorStore(table=table, mode="append")
     ours.add(nodes)
-    modes, only = (
-        from_core.VectorStoreQueryMode,
-        types.MetadataFilters(filters=[types.MetadataFilter(key="kind", value="a")]),
-    )
-    for more in ({}, {"filters": only}, {"query_str": "fox", "mode": modes.HYBRID}):
-        query = from_core.VectorStoreQuery(query_embedding=[0.3, 1.0], similarity_top_k=3, **more)
+    only = MetadataFilters(filters=[MetadataFilter(key="kind", value="a")])
+    for more in ({}, {"filters": only}, {"query_str": "fox", "mode": VectorStoreQueryMode.HYBRID}):
+        query = VectorStoreQuery(query_embedding=[0.3, 1.0], similarity_top_k=3, **more)
         found, wanted = ([node.node_id for node in store.query(query).nodes] for store in (ours, embedded))
         assert found == wanted
 
 
 def test_langchain_connects_to_directories_alone() -> None:
-    store = pytest.importorskip("langchain_lancedb").LanceDB
-    embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(size=4)
+    embeddings = DeterministicFakeEmbedding(size=4)
     with pytest.raises(ValueError, match="api_key is required"):
-        store(embeddings, uri="db://lake").add_texts(["a text"])
+        LanceDB(embeddings, uri="db://lake").add_texts(["a text"])
