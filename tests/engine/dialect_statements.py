@@ -21,6 +21,8 @@ SELECT customer, MAX(id) AS id FROM orders GROUP BY customer ORDER BY MAX(id) DE
 SELECT customer, SUM(price) price FROM orders GROUP BY customer HAVING SUM(price) > 1 ORDER BY -SUM(price), customer LIMIT 1
 SELECT upper(customer) AS customer, count(*) FROM orders GROUP BY customer ORDER BY count(*) DESC, length(customer), orders.customer
 SELECT -id AS id FROM orders ORDER BY id + 0
+SELECT -id AS price FROM orders ORDER BY price * 2, id
+SELECT -id AS total FROM orders ORDER BY total * 2
 SELECT -id AS id, row_number() OVER (ORDER BY id) AS rn FROM orders ORDER BY orders.id * 2 DESC
 SELECT id % 2 AS id, count(*) FROM orders GROUP BY orders.id % 2 ORDER BY count(*) DESC, orders.id % 2
 WITH q AS (SELECT * FROM orders ORDER BY id) SELECT -id AS id, qty + 1 AS qty FROM q ORDER BY abs(id) DESC, qty OFFSET 1

@@ -306,29 +306,34 @@ class _Item:
         return cls(written, value, text[last.start : last.stop] if is_named else quote_parts(written))
 
 
-def with_hidden_keys(text: str) -> str:
+def with_hidden_keys(text: str, *, are_columns: bool = False) -> str:
     """Return a query whose keys of ORDER BY are about the columns of its FROM: each is the name of an item, or a column of a query below.
 
-    Each item has a name already.
+    Each item has a name already. If a key names an item within an expression, a column of FROM may be called so too. The text tells that of
+    columns that other items read; with `are_columns` each such name is one.
 
     >>> with_hidden_keys("SELECT p, max(a) AS a FROM t GROUP BY p ORDER BY max(a) DESC")
     'SELECT p, max(a) AS a FROM t GROUP BY p ORDER BY a DESC'
     >>> with_hidden_keys("SELECT -a AS a, b FROM t ORDER BY a + 1, b LIMIT 3")
     'SELECT "item 1" AS a, b FROM (SELECT -a AS "item 1", b AS b, a + 1 AS "sort 1" FROM t ) AS "sorted" ORDER BY "sort 1", b LIMIT 3'
+    >>> with_hidden_keys("SELECT -a AS b FROM t ORDER BY b + 1")
+    'SELECT -a AS b FROM t ORDER BY b + 1'
+    >>> with_hidden_keys("SELECT -a AS b FROM t ORDER BY b + 1", are_columns=True)
+    'SELECT "item 1" AS b FROM (SELECT -a AS "item 1", b + 1 AS "sort 1" FROM t ) AS "sorted" ORDER BY "sort 1"'
     """
     if _SUSPECTS.search(text) is None:
         return text
     tokens = tokenize(text)
     closing = closing_places(tokens)
     below = [
-        (tokens[at].stop, tokens[end].start, with_hidden_keys(text[tokens[at].stop : tokens[end].start]))
+        (tokens[at].stop, tokens[end].start, with_hidden_keys(text[tokens[at].stop : tokens[end].start], are_columns=are_columns))
         for at in _outer(closing, len(tokens))
         if (end := closing.get(at)) is not None and end > at + 1
     ]
-    return _with_own_keys(edit_text(text, below))
+    return _with_own_keys(edit_text(text, below), are_columns=are_columns)
 
 
-def _with_own_keys(text: str) -> str:
+def _with_own_keys(text: str, *, are_columns: bool) -> str:
     tokens = tokenize(text)
     closing = closing_places(tokens)
     select = next((place for place in _outer(closing, len(tokens)) if tokens[place].word == "SELECT"), None)
@@ -342,7 +347,7 @@ def _with_own_keys(text: str) -> str:
     read = [item for item in (_Item.of(text, item) for item in listed) if item is not None]
     if len(read) < len(listed):
         return text
-    keys = _Keys.of(text, read)
+    keys = _Keys.of(text, read, are_columns=are_columns)
     last = next((at for word, at in outer.items() if word in _BEHIND_KEYS and at > order), len(tokens))
     sorted_by = list(items(tokens[order + 1 : last], 1))
     if not any(map(keys.is_other, sorted_by)):
@@ -366,29 +371,29 @@ def _with_own_keys(text: str) -> str:
 
 @dataclass(slots=True)
 class _Keys:
-    """Keys of the last ORDER BY: the items, the names of those that are not the column called so, the columns that they `read`, and what is `hidden`."""
+    """Keys of the last ORDER BY: the items, the names of those that are not the column called so, the names of `columns`, and what is `hidden`."""
 
     text: str
     listed: Sequence[_Item]
     others: AbstractSet[str]
-    read: AbstractSet[str]
+    columns: AbstractSet[str]
     sorts_items: bool
     hidden: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, text: str, listed: Sequence[_Item]) -> _Keys:
+    def of(cls, text: str, listed: Sequence[_Item], *, are_columns: bool) -> _Keys:
         names = ((fold_name(tokenize(item.name)[0]), item.tokens) for item in listed)
         others = {name for name, value in names if not (_is_column(value) and fold_name(value[-1]) == name)}
-        values = {name for item in listed for name in _columns(item.tokens)}
+        columns = others if are_columns else {name for item in listed for name in _columns(item.tokens)}
         unnests = any(token.word == "UNNEST" for item in listed for token in item.tokens)
-        return cls(text, listed, others, values, unnests)
+        return cls(text, listed, others, columns, unnests)
 
     def is_other(self, key: Sequence[Token]) -> bool:
         """Return whether DataFusion takes a key for another value than SQL does."""
         value, _ = _split(key)
         if len(value) > 1:
             of_tables = {name for table, name in _parts(value) if table}
-            named = (self.others & self.read & _columns(value)) | (self.others & of_tables)
+            named = (self.others & self.columns & _columns(value)) | (self.others & of_tables)
             return self.sorts_items or bool(named)
         return self.sorts_items and not self._is_item(value[0])
 

@@ -425,7 +425,13 @@ class FramePlanner:
         return self._frame_as_written(sql, parameters, is_bound=is_bound)  # as refused as it is
 
     def _frame_as_written(self, sql: str, parameters: pa.RecordBatch | None, *, is_bound: bool) -> DataFrame:
-        named = with_hidden_keys(with_column_names(number_parameters(sql))) if self._names_columns else sql
+        named = sql
+        if self._names_columns:
+            listed = with_column_names(number_parameters(sql))
+            named, of_columns = with_hidden_keys(listed), with_hidden_keys(listed, are_columns=True)
+            if of_columns != named:
+                with suppress(SqlError, Unsupported, LimitExceeded):  # FROM may have no such column
+                    return self._frame_named(of_columns, parameters, is_bound=is_bound)
         try:
             return self._frame_named(named, parameters, is_bound=is_bound)
         except SqlError as exc:
