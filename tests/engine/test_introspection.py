@@ -134,7 +134,10 @@ LISTED = {
     ),
     "current_catalog": ("SELECT current_catalog() AS a, current_catalog AS b", [("lance", "lance")]),
     "current_database": ("SELECT current_database()", [("lance",)]),
-    "current_schema": ("SELECT current_schema()", [("public",)]),
+    "current_schema": (
+        "SELECT current_schema(), CURRENT_SCHEMA, t.current_schema FROM (SELECT 1 AS current_schema) t WHERE current_schema = 'public'",
+        [("public", "public", 1)],
+    ),
     "current_user": ("SELECT current_user() AS a, CURRENT_USER AS b", [("anonymous", "anonymous")]),
     "a filter by the session": (
         (

@@ -206,12 +206,24 @@ _WITH_MACROS = (
 
 
 def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
-    """Quote the words that DataFusion's parser takes for functions without brackets, where brackets follow."""
-    return [
+    """Quote the words that DataFusion's parser takes for functions without brackets, where brackets follow.
+
+    CURRENT_SCHEMA, which it takes for a column, gets brackets where none follow.
+    """
+    quoted = [
         (token.start, token.stop, f'"{token.text.lower()}"')
         for token, following in pairwise(tokens)
         if token.word in _KEYWORD_FUNCTIONS and following.is_sign("(")
     ]
+    around = zip([None, *tokens], tokens, [*tokens[1:], None], strict=False)
+    called = [
+        (token.stop, token.stop, "()")
+        for before, token, following in around
+        if token.word == "CURRENT_SCHEMA"
+        and not (before is not None and (before.is_sign(".") or before.word == "AS"))
+        and not (following is not None and (following.is_sign("(") or following.is_sign(".")))
+    ]
+    return quoted + called
 
 
 def number_parameters(text: str) -> str:
