@@ -326,7 +326,11 @@ def with_hidden_keys(text: str, *, are_columns: bool = False) -> str:
     tokens = tokenize(text)
     closing = closing_places(tokens)
     below = [
-        (tokens[at].stop, tokens[end].start, with_hidden_keys(text[tokens[at].stop : tokens[end].start], are_columns=are_columns))
+        (
+            tokens[at].stop,
+            tokens[end].start,
+            with_hidden_keys(text[tokens[at].stop : tokens[end].start], are_columns=are_columns),
+        )
         for at in _outer(closing, len(tokens))
         if (end := closing.get(at)) is not None and end > at + 1
     ]

@@ -397,6 +397,11 @@ def _is_date(context: SessionContext, node: LogicalPlan, value: Expr) -> bool:
     return any(map(pa.types.is_date, _types(context, node, value)))
 
 
+def value_type(context: SessionContext, node: LogicalPlan, value: Expr) -> pa.DataType | None:
+    """Return the type of a value over the rows below a node; None where it is of no input."""
+    return next(_types(context, node, value), None)
+
+
 def _types(context: SessionContext, node: LogicalPlan, value: Expr) -> Iterator[pa.DataType]:
     """Yield the type of a value over each input of a node that has its columns."""
     for below in node.inputs():

@@ -25,6 +25,7 @@ from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.compat.casts import has_moments, with_readable_moment
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
+from lance_flight.engine.compat.moving_frames import may_move, with_exact_frames
 from lance_flight.engine.compat.operand_types import with_group_frames
 from lance_flight.engine.compat.sort_keys import with_hidden_keys
 from lance_flight.engine.compat.subqueries import (
@@ -52,7 +53,8 @@ from lance_flight.engine.dialects.query_names import (
     with_reused_alias,
 )
 from lance_flight.engine.dialects.spellings import LAMBDA
-from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow
+from lance_flight.engine.functions.frame_aggregates import register_frames
+from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow, value_type
 from lance_flight.engine.plans.bounds import (
     SKETCH,
     check_plan,
@@ -494,6 +496,14 @@ class FramePlanner:
             text = with_apart_names(text)
         if may_compare_bits(text):
             text = without_signed_zeros(text, self._statement.named.floating_columns(), values)
+        if may_move(text):
+            context = self._optimiser.datafusion
+            register_frames(context, self._statement.run.check)
+            text = with_exact_frames(
+                text,
+                lambda sql: with_joined_subqueries(planned(sql).logical_plan()),
+                partial(value_type, context),
+            )
         return text
 
     def _readable(
