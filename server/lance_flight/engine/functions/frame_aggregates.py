@@ -29,7 +29,7 @@ PREFIX = "__frame_"
 
 
 class Frames(Enum):
-    """How a function knows its frames, by the end of its name."""
+    """Sources of the frames of a function, by the end of its name."""
 
     ROWS = "_rows"
     """It takes the first and the last row of a frame, counted from its own."""

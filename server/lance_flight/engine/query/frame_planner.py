@@ -25,7 +25,6 @@ from lance_flight.catalog.roots.listings import ViewDefinition
 from lance_flight.engine.compat.casts import has_moments, with_readable_moment
 from lance_flight.engine.compat.checked_arithmetic import sorts_rows
 from lance_flight.engine.compat.memberships import with_apart_names, with_strict_memberships
-from lance_flight.engine.compat.moving_frames import may_move, with_exact_frames
 from lance_flight.engine.compat.operand_types import with_group_frames
 from lance_flight.engine.compat.sort_keys import with_hidden_keys
 from lance_flight.engine.compat.subqueries import (
@@ -68,6 +67,7 @@ from lance_flight.engine.plans.joins import (
     is_about_membership,
     is_ambiguous,
 )
+from lance_flight.engine.plans.moving_frames import may_move, with_exact_frames
 from lance_flight.engine.plans.number_rewriting import NumberRewriting, has_wide_sums
 from lance_flight.engine.query.access import MaskedTable
 from lance_flight.engine.query.named_tables import NamedTables
@@ -501,6 +501,7 @@ class FramePlanner:
             register_frames(context, self._statement.run.check)
             text = with_exact_frames(
                 text,
+                with_joined_subqueries(plan),
                 lambda sql: with_joined_subqueries(planned(sql).logical_plan()),
                 partial(value_type, context),
             )

@@ -22,7 +22,8 @@ from lance_flight.engine.functions.frame_aggregates import ARGUMENTS, PREFIX, SU
 from lance_flight.engine.plans.nodes import nodes_of
 from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, edit_text, tokenize
 
-_SUSPECTS = re.compile(r"\b(?:ROWS|RANGE|GROUPS)\b", re.IGNORECASE)
+_WINDOW = re.compile(r"\bOVER\b", re.IGNORECASE)
+_UNIT = re.compile(r"\b(?:ROWS|RANGE|GROUPS)\s+[\w$']", re.IGNORECASE)
 _UNITS = frozenset(["ROWS", "RANGE", "GROUPS"])
 _SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
@@ -82,7 +83,7 @@ class _Moving:
 
     @property
     def key(self) -> str | None:
-        """How the keys of RANGE are written as numbers; None where they are none, or of several kinds."""
+        """The text that makes a number of a key of RANGE; None where keys are none, or of several kinds."""
         return _KEYS.get(next(iter(self.keys)) or "") if len(self.keys) == 1 else None
 
 
@@ -104,15 +105,15 @@ def _key_kind(kind: pa.DataType | None) -> str | None:
 
 def may_move(text: str) -> bool:
     """Return whether a query may have an aggregate over frames that move on."""
-    return _SUSPECTS.search(text) is not None
+    return _WINDOW.search(text) is not None and _UNIT.search(text) is not None
 
 
-def with_exact_frames(text: str, planned: Callable[[str], LogicalPlan], type_of: _TypeOf) -> str:
+def with_exact_frames(text: str, plan: LogicalPlan, planned: Callable[[str], LogicalPlan], type_of: _TypeOf) -> str:
     """Return a query whose aggregates of DOUBLE over frames that move on are calls of `frame_aggregates`.
 
-    Its plan tells their types. Where it has those of other types by the same name, each call is tried.
+    Its `plan` tells their types. Where it has those of other types by the same name, each call is tried, and `planned`.
     """
-    moving = _Moving.of(planned(text), type_of)
+    moving = _Moving.of(plan, type_of)
     if not moving.rounded:
         return text
     calls = [
