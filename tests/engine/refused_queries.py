@@ -441,6 +441,8 @@ REFUSED_QUERIES = {
             "SELECT sum(id) OVER (PARTITION BY (SELECT max(id) FROM parts) > id) FROM parts": "DataFusion cannot sort or divide rows",
             "SELECT id FROM parts ORDER BY -murmur3(id)": "DataFusion cannot sort by a function",
             "SELECT row_number() OVER (ORDER BY random()) FROM parts": "cannot sort rows of which no column is read; write one behind the key",
+            "SELECT mode(l) FROM (SELECT [id] AS l FROM plain) q": "takes values that are no lists or structs (write CAST(a AS VARCHAR) of these), got BIGINT[][]",
+            "SELECT bit_and(id) OVER (ORDER BY id ROWS 1 PRECEDING) FROM (SELECT 1 AS id) q": "bit_and has no frames that begin later than their partition; write UNBOUNDED PRECEDING, or a join",
             "SELECT p.id, n.id FROM parts p CROSS JOIN LATERAL (SELECT id FROM plain ORDER BY abs(id - p.id) LIMIT 1) n": "DataFusion cannot plan a subquery that names a column of the query around it there",
             "SELECT full_text_search('plain', 'word', 'x')": "full_text_search gives rows of a table, not a value; expected it behind FROM or JOIN",
         },

@@ -131,6 +131,11 @@ _MOMENT_OR_SPAN = ArgumentKind(
 _LIST = ArgumentKind(
     "a list", is_list, lambda kind: pa.list_(pa.null()) if types.is_null(kind) else pa.list_(kind.value_type)
 )
+_COMPARED = ArgumentKind(
+    "values that are no lists or structs (write CAST(a AS VARCHAR) of these)",
+    lambda kind: is_list(kind) and not types.is_nested(kind.value_type),
+    _LIST.cast,
+)
 _NUMBERS = ArgumentKind(
     "a list of numbers", lambda kind: is_list(kind) and is_number(kind.value_type), _as(pa.list_(pa.float64()))
 )
@@ -816,15 +821,15 @@ COMPUTED: Mapping[str, ComputedFunction] = MappingProxyType(
         "jaro_winkler_similarity": ComputedFunction(
             (_TEXT, _TEXT), pa.float64(), partial(_in_parts, partial(_alike, likeness=JaroWinkler.similarity))
         ),
-        "mode_of": ComputedFunction((_LIST,), _value_type, _mode),
+        "mode_of": ComputedFunction((_COMPARED,), _value_type, _mode),
         "only_value": ComputedFunction((_LIST,), _value_type, _only),
-        "histogram_of": ComputedFunction((_LIST,), _histogram_type, _histogram),
+        "histogram_of": ComputedFunction((_COMPARED,), _histogram_type, _histogram),
         "quantile_of": ComputedFunction((_LIST, _SHARES), partial(_of_shares, _value_type), _quantile),
         "quantile_cont_of": ComputedFunction((_NUMBERS, _SHARES), partial(_of_shares, _as(pa.float64())), _interpolate),
         "sum_of": ComputedFunction((_SUMMED,), _sum_type, _sum),
         "skewness_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, power=3, compute=_skewness)),
         "kurtosis_of": ComputedFunction((_NUMBERS,), pa.float64(), partial(_moments_of, power=4, compute=_kurtosis)),
-        "entropy_of": ComputedFunction((_LIST,), pa.float64(), _entropy),
+        "entropy_of": ComputedFunction((_COMPARED,), pa.float64(), _entropy),
     }
 )
 """Functions by the names that macros, or clients, call them by."""

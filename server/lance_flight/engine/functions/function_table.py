@@ -341,7 +341,7 @@ fdiv(a, b) ; floor(CAST(a AS DOUBLE) / b) ; D ; the quotient, rounded down
 try_divide, safe_divide(a, b) ; CASE WHEN b = 0 THEN CAST(NULL AS DOUBLE) ELSE CAST(a AS DOUBLE) / b END ; S ; a quotient, NULL where b is 0
 mod, modulo(a, b) ; a % b ; D P F S M ; the remainder, with the sign of a
 div(a, b) ; (a - a % b) / b ; P ; the whole quotient
-sign, sgn(a) ; CAST(signum(a) AS INT) ; D P F S M T ; -1, 0 or 1
+sign, sgn(a) ; CAST(nanvl(signum(a), 0) AS INT) ; D P F S M T ; -1, 0 or 1
 ceiling(a) ; ceil(a) ; D P S M T ; the next whole number
 log(a) ; log10(a) ; D P ; the logarithm with base 10
 log(b, a) ; log10(a) / log10(b) ; D P F S M ; the logarithm with base b

@@ -404,6 +404,13 @@ _RULES: tuple[tuple[re.Pattern[str], str | _Build], ...] = (
         ),
     ),
     (
+        re.compile(r"not be used as a sliding accumulator.*?implemented: (?P<name>\w+)\("),
+        lambda found, _: (
+            f"{found['name']} has no frames that begin later than their partition; write UNBOUNDED PRECEDING, or a join of each row"
+            " with those of its frame, and GROUP BY"
+        ),
+    ),
+    (
         re.compile(r"Function 'median' failed to match"),
         "median takes numbers; write quantile_disc(a, 0.5) for dates and texts",
     ),
