@@ -40,6 +40,7 @@ MADE = {
     "a mean of integers": "avg(i) OVER (ORDER BY k ROWS 2 PRECEDING)",
     "an exact sum": "sum(i) OVER (ORDER BY k ROWS 2 PRECEDING)",
     "a sum of decimals": "sum(n) OVER (ORDER BY k ROWS 2 PRECEDING)",
+    "no order": "sum(x) OVER (PARTITION BY k ROWS BETWEEN CURRENT ROW AND CURRENT ROW)",
     "a window with a name": "sum(x) OVER v",
     "numbers": "sum(x) OVER (ORDER BY k RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
     "numbers with peers and NULL": "avg(y) OVER (PARTITION BY g ORDER BY i RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
@@ -52,6 +53,11 @@ MADE = {
     "decimal keys": "sum(y) OVER (ORDER BY n RANGE BETWEEN 2.5 PRECEDING AND CURRENT ROW)",
     "a deviation": "stddev_pop(CASE WHEN k < 9 THEN x END) OVER (ORDER BY k ROWS 2 PRECEDING)",
     "a variance": "var_samp(y) OVER (ORDER BY k ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING)",
+    "truths": "CAST(bool_and(k % 5 < 3) OVER (ORDER BY k ROWS 2 PRECEDING) AS INT)",
+    "truths of some": "CAST(bool_or(i > 4) FILTER (WHERE k > 3) OVER (ORDER BY k ROWS 1 PRECEDING) AS INT)",
+    "any value": "any_value(i) OVER (ORDER BY k ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+    "any value of some": "any_value(i) FILTER (WHERE k % 2 = 1) OVER (PARTITION BY g ORDER BY k ROWS 1 PRECEDING)",
+    "exclusive or": "bit_xor(i) OVER (ORDER BY i RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
     "a covariance": "covar_pop(y, k) OVER (ORDER BY k ROWS 4 PRECEDING)",
 }
 

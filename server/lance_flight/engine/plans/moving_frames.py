@@ -2,6 +2,9 @@
 
 It takes the rows that leave a frame from the sum again, which keeps what they have rounded: of 1e20, 1 and 2 the sum of the last two was
 0, after one NaN all sums were NaN, and correlations were 2. Such calls become those of `frame_aggregates`.
+
+Of a frame of NULL alone it says that the exclusive or is 0, and `bool_and`, `bool_or` and `any_value` have no such frames: they are
+`min`, `max` and `first_value`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ _SYNONYMS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_OF_TRUTH: Mapping[str, str] = MappingProxyType({"bool_and": "min", "bool_or": "max"})
+_REWORDED = frozenset([*_OF_TRUTH, "any_value", "bit_xor"])
+"""Aggregates that are written otherwise, whatever their types."""
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "whole number": "CAST({} AS BIGINT)",
@@ -114,47 +120,82 @@ def with_exact_frames(text: str, plan: LogicalPlan, planned: Callable[[str], Log
     Its `plan` tells their types. Where it has those of other types by the same name, each call is tried, and `planned`.
     """
     moving = _Moving.of(plan, type_of)
-    if not moving.rounded:
-        return text
-    calls = [
-        (word, edit) for word, edit in _calls(text, TokenPlaces(tokenize(text)), moving.key) if word in moving.rounded
-    ]
-    edits = [edit for word, edit in calls if word not in moving.exact]
-    for word, edit in calls:
-        if word in moving.exact:
+    calls = list(_calls(text, TokenPlaces(tokenize(text)), moving.key))
+    of_both = moving.rounded.keys() & moving.exact.keys()
+    sure = moving.rounded.keys() - of_both | _REWORDED
+    edits = [call.edit() for call in calls if call.word in sure]
+    for call in calls:
+        if call.word in of_both:
             # A call around it is planned with a type that the sum would not have.
             with suppress(Exception):
-                tried = _Moving.of(planned(edit_text(text, [*edits, edit])), type_of)
-                edits += [edit] if tried.exact[word] == moving.exact[word] else []
+                tried = _Moving.of(planned(edit_text(text, [*edits, call.edit()])), type_of)
+                edits += [call.edit()] if tried.exact[call.word] == moving.exact[call.word] else []
     return edit_text(text, edits)
 
 
-def _calls(text: str, places: TokenPlaces, key: str | None) -> Iterator[tuple[str, Edit]]:
-    """Yield the aggregates over frames that move on: the name, and the edit by which it is another call.
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An aggregate over frames that move on: its name, the texts of its values and of its FILTER, and its frames with what their function is given.
 
-    >>> called = "avg(a + 1) FILTER (WHERE b) OVER (PARTITION BY c ORDER BY d ROWS 6 PRECEDING)"
-    >>> edit_text(called, [edit for _, edit in _calls(called, TokenPlaces(tokenize(called)), None)])
-    '__frame_avg_rows(CASE WHEN b THEN CAST(a + 1 AS DOUBLE) END, -6, 0) OVER (PARTITION BY c ORDER BY d ROWS 6 PRECEDING)'
+    Its text begins at `start`, the brackets of its arguments and its FILTER end at `stop`, and its window ends at `end`.
     """
+
+    text: str
+    word: str
+    values: Sequence[str]
+    condition: str | None
+    frames: tuple[Frames, Sequence[str]]
+    start: int
+    stop: int
+    end: int
+
+    def edit(self) -> Edit:
+        """Return the edit that makes another call of it.
+
+        >>> called = "avg(a + 1) FILTER (WHERE b) OVER (PARTITION BY c ORDER BY d ROWS 6 PRECEDING)"
+        >>> edit_text(called, [call.edit() for call in _calls(called, TokenPlaces(tokenize(called)), None)])
+        '__frame_avg_rows(CASE WHEN b THEN CAST(a + 1 AS DOUBLE) END, -6, 0) OVER (PARTITION BY c ORDER BY d ROWS 6 PRECEDING)'
+        >>> called = "bit_xor(a) OVER (ROWS 1 PRECEDING)"
+        >>> edit_text(called, [call.edit() for call in _calls(called, TokenPlaces(tokenize(called)), None)])
+        'CASE WHEN count(a) OVER (ROWS 1 PRECEDING) > 0 THEN bit_xor(a) OVER (ROWS 1 PRECEDING) END'
+        """
+        match self.word:
+            case "bool_and" | "bool_or":
+                return self.start, self.start + len(self.word), _OF_TRUTH[self.word]
+            case "bit_xor":
+                call = self.text[self.start : self.end]
+                counted = f"count{call.removeprefix(self.text[self.start : self.start + len(self.word)])}"
+                return self.start, self.end, f"CASE WHEN {counted} > 0 THEN {call} END"
+            case "any_value":
+                return self.start, self.stop, f"first_value({self._of_condition(self.values[0])}) IGNORE NULLS"
+        frames, given = self.frames
+        first, *others = [f"CAST({value} AS DOUBLE)" for value in self.values]
+        arguments = ", ".join([self._of_condition(first), *others, *given])
+        return self.start, self.stop, f"{PREFIX}{self.word}{frames.value}({arguments})"
+
+    def _of_condition(self, value: str) -> str:
+        return value if self.condition is None else f"CASE WHEN {self.condition} THEN {value} END"
+
+
+def _calls(text: str, places: TokenPlaces, key: str | None) -> Iterator[_Call]:
+    """Yield the aggregates over frames that move on; `key` makes a number of a key of RANGE."""
     tokens, closing = places.tokens, places.closing_brackets
     for at, token in enumerate(tokens[:-1]):
         word = _SYNONYMS.get(token.text.lower(), token.text.lower())
-        end = closing.get(at + 1)
-        if word not in ARGUMENTS or end is None or token.kind not in {Kind.WORD, Kind.NAME}:
+        wanted, end = ARGUMENTS.get(word, int(word in _REWORDED)), closing.get(at + 1)
+        if not wanted or end is None or token.kind not in {Kind.WORD, Kind.NAME}:
             continue
         inner = closing.get(end + 2, end) if places.word_at(end + 1) == "FILTER" else end
         over = inner + 2
         if places.word_at(inner + 1) != "OVER" or over not in closing:
             continue
-        frame = _frame(text, places, range(over + 1, closing[over]), key)
+        frames = _frame(text, places, range(over + 1, closing[over]), key)
         parts = [part for part in _parts(places, range(at + 2, end)) if part]
-        if frame is None or len(parts) != ARGUMENTS[word] or places.word_at(at + 2) in {"DISTINCT", "ALL"}:
+        if frames is None or len(parts) != wanted or places.word_at(at + 2) in {"DISTINCT", "ALL"}:
             continue
-        values = [f"CAST({_written(text, places, part)} AS DOUBLE)" for part in parts]
-        if inner > end:
-            values[0] = f"CASE WHEN {_written(text, places, range(end + 4, inner))} THEN {values[0]} END"
-        frames, given = frame
-        yield word, (token.start, tokens[inner].stop, f"{PREFIX}{word}{frames.value}({', '.join([*values, *given])})")
+        values = [_written(text, places, part) for part in parts]
+        condition = _written(text, places, range(end + 4, inner)) if inner > end else None
+        yield _Call(text, word, values, condition, frames, token.start, tokens[inner].stop, tokens[closing[over]].stop)
 
 
 def _written(text: str, places: TokenPlaces, part: range) -> str:
@@ -182,9 +223,8 @@ def _outer(places: TokenPlaces, within: range) -> Iterator[int]:
 
 def _frame(text: str, places: TokenPlaces, window: range, key: str | None) -> tuple[Frames, Sequence[str]] | None:
     """Return the frames of a window, with what their function is given; None where they never move on."""
-    begun = next(
-        (at for at in _outer(places, window) if places.word_at(at) in _UNITS and places.ends_operand(at - 1)), None
-    )
+    units = (at for at in _outer(places, window) if places.word_at(at) in _UNITS)
+    begun = next((at for at in units if at == window.start or places.ends_operand(at - 1)), None)
     if begun is None:
         return None
     words = [places.text(place).upper() for place in range(begun + 1, window.stop)]
