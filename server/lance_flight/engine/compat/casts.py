@@ -3,6 +3,7 @@
 DataFusion 55 cuts what is behind the point where they round: decimals, and numbers with a point, half away from zero, doubles to the
 even one of two integers. Planning tells the types of what is cast (`engine.compat.operand_types`). A double is rounded by a typed
 function, a decimal by `round(round(a))`, which names of columns leave out. Unnecessary with a release of DataFusion that rounds.
+A double beyond those of REAL is infinite to DataFusion, and is refused.
 
 Texts of moments, intervals and lists are those of `engine.functions.value_texts`, in casts as in functions over texts. A list is
 no text to such a function, but its cast is.
@@ -38,7 +39,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_flight.engine.compat.checked_arithmetic import ROUNDED, Factors, is_concatenation
+from lance_flight.engine.compat.checked_arithmetic import REALS, ROUNDED, Factors, is_concatenation
 from lance_flight.engine.compat.operand_types import OPERAND, Span, named_alike, with_calls, wrap_spans
 from lance_flight.engine.functions.readable_texts import CAST_TO, EXPECTED, READABLE, read_fields, readable_literal
 from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT, has_own_text
@@ -355,6 +356,10 @@ _POINT = re.compile(r"\d*\.(?P<fraction>\d{1,18})")
 _ROUND = "round(round("
 
 
+_REALS = frozenset(["REAL", "FLOAT", "FLOAT4"])
+_MAY_CAST_TO_REAL = re.compile(rf"(?:\bAS\s+|::\s*)(?:{'|'.join(sorted(_REALS))})\b(?!\s*\[)", re.IGNORECASE)
+
+
 def may_cast_to_integers(text: str) -> bool:
     """Return whether a query may have a cast to an integer."""
     return _MAY_CAST.search(text) is not None
@@ -403,6 +408,54 @@ def round_doubles(columns: Sequence[pa.Array]) -> pa.Array:
     if pa.types.is_float16(column.type):  # all of which REAL has
         return round_doubles([column.cast(pa.float32())]).cast(column.type)
     return pc.round(column, 0, round_mode="half_to_even")
+
+
+def may_cast_to_reals(text: str) -> bool:
+    """Return whether a query may have a cast to REAL."""
+    return _MAY_CAST_TO_REAL.search(text) is not None
+
+
+def with_real_operands(word: str, text: str) -> tuple[str, list[str]]:
+    """Return a text with what CAST or TRY_CAST casts to REAL in functions that tell its type, and the names of the functions.
+
+    >>> with_real_operands("CAST", "SELECT CAST(a AS REAL), TRY_CAST(b AS REAL), c::FLOAT FROM t")[0]
+    'SELECT CAST(__operand_call0(a) AS REAL), TRY_CAST(b AS REAL), __operand_call1(c)::FLOAT FROM t'
+    """
+    operands = Operands(tokenize(text))
+    return named_alike(text, operands, list(_cast_to_reals(operands, word)))
+
+
+def with_fitting_reals(
+    word: str, text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with doubles that are cast to REAL in a typed function, and the type of its argument by its name."""
+    operands = Operands(tokenize(text))
+    around: dict[Span, tuple[str, str]] = {}
+    doubles: dict[str, pa.DataType] = {}
+    for span, name in zip(_cast_to_reals(operands, word), names, strict=True):
+        if types.get(name) == pa.float64():
+            function = name.replace(OPERAND, REALS[word])
+            doubles[function] = pa.float64()
+            around[span] = f"{function}(", ")"
+    return wrap_spans(text, around), doubles
+
+
+def _cast_to_reals(operands: Operands, word: str) -> Iterator[Span]:
+    for start, stop in _cast_to(operands, _REALS):
+        if (operands.word_at(start - 2) == "TRY_CAST" and operands.is_sign(start - 1, "(")) == (word == "TRY_CAST"):
+            yield start, stop
+
+
+def fit_reals(word: str, columns: Sequence[pa.Array]) -> pa.Array:
+    """Return doubles as they are; one that REAL has not is NULL to TRY_CAST, and a `SqlError` to CAST."""
+    (column,) = columns
+    is_beyond = pc.and_(pc.is_finite(column), pc.is_inf(column.cast(pa.float32(), safe=False)))
+    if word == REALS["TRY_CAST"]:
+        return pc.if_else(is_beyond.fill_null(pa.scalar(value=False)), pa.scalar(None, pa.float64()), column)
+    if pc.any(is_beyond).as_py():
+        value = column.filter(is_beyond)[0].as_py()
+        raise SqlError(f"{value!r} is beyond REAL, which ends at 3.4e38; write CAST(… AS DOUBLE), or TRY_CAST for NULL")
+    return column
 
 
 def without_rounds(name: str) -> str:

@@ -36,6 +36,8 @@ EXACT, WHOLE = "exact_integer", "whole_sum"
 """Functions of the argument of a sum, and of its result."""
 ROUNDED = "rounded_cast"
 """The function of what is cast to an integer (`engine.compat.casts`)."""
+REALS: Mapping[str, str] = MappingProxyType({"CAST": "fitting_real", "TRY_CAST": "fitting_real_or_null"})
+"""The function of what is cast to REAL, by the word of the cast."""
 BEYOND = "is beyond BIGINT"
 """Words of the error of a result that is too large."""
 _ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|\bsum\b", re.IGNORECASE)
@@ -50,7 +52,7 @@ _COMPUTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxy
 )
 _DECIMAL, _SUM = pa.decimal128(28, 0), pa.decimal128(38, 0)
 """Types of what is summed, and of its sum; a sum of such sums, which the optimiser makes beside one DISTINCT, has the same type."""
-_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE, ROUNDED]) + r")_call\d+\(")
+_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE, ROUNDED, *REALS.values()]) + r")_call\d+\(")
 
 
 def compute_call(word: str, columns: Sequence[pa.Array]) -> pa.Array:

@@ -28,16 +28,19 @@ from lance_flight.engine.compat.casts import (
     READABLE_CASTS,
     TextCasts,
     may_cast_to_integers,
+    may_cast_to_reals,
     may_cast_to_texts,
     may_join_lists,
     with_cast_operands,
     with_element_texts,
+    with_fitting_reals,
     with_joined_lists,
+    with_real_operands,
     with_rounded_casts,
     with_texts,
     with_value_texts,
 )
-from lance_flight.engine.compat.checked_arithmetic import BEYOND, ROUNDED, Factors, has_arithmetic
+from lance_flight.engine.compat.checked_arithmetic import BEYOND, REALS, ROUNDED, Factors, has_arithmetic
 from lance_flight.engine.compat.operand_types import (
     MOST_OPERANDS,
     OPERAND,
@@ -167,7 +170,7 @@ def _queries_of_conversions(factors: Factors) -> dict[int, tuple[int, ...]]:
 
 
 _MOST_ROUNDS, _MOST_REPEATS = 4, 32
-_FLOAT, _FRACTIONS = re.compile("Float"), re.compile("Float|Decimal")
+_FLOAT, _FRACTIONS, _DOUBLE = re.compile("Float"), re.compile("Float|Decimal"), re.compile("Float64")
 _TEXT = re.compile("Utf8")
 _UNSIGNED = re.compile("UInt")
 _DURATION = re.compile(r"Duration\(")
@@ -260,6 +263,15 @@ _NUMBERS = (
         ask=with_cast_operands,
         change=_in_calls(ROUNDED, with_rounded_casts),
         refusal="a cast to an integer rounds, and this statement cannot be planned so; write CAST(round(a) AS BIGINT)",
+    ),
+    # A double that REAL has not is no infinity.
+    *(
+        _TypedRewrite(
+            may_change=lambda sql, frame: may_cast_to_reals(sql) and _has(_DOUBLE, frame),
+            ask=partial(with_real_operands, word),
+            change=_in_calls(function, partial(with_fitting_reals, word)),
+        )
+        for word, function in REALS.items()
     ),
     # Intervals are compared by their lengths.
     _TypedRewrite(

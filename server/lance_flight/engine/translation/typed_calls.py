@@ -17,9 +17,10 @@ from types import MappingProxyType
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
-from lance_flight.engine.compat.casts import round_doubles, without_lengths, without_rounds
+from lance_flight.engine.compat.casts import fit_reals, round_doubles, without_lengths, without_rounds
 from lance_flight.engine.compat.checked_arithmetic import (
     EXACT,
+    REALS,
     ROUNDED,
     SIGNS,
     WHOLE,
@@ -131,6 +132,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{word: _check(word) for word in (*SIGNS, EXACT, WHOLE)},
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
+        **{name: TypedFunction(lambda _, types: types[0], partial(fit_reals, name)) for name in REALS.values()},
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         **{
             name: TypedFunction(
@@ -393,9 +395,9 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
-_TYPED = frozenset([ROUNDED, INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE])
+_TYPED = frozenset([ROUNDED, *REALS.values(), INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE])
 """Functions that are called with types that are known."""
-_STRIPPED = _CHECKED | {ROUNDED}
+_STRIPPED = _CHECKED | {ROUNDED, *REALS.values()}
 """Functions that names of columns are shown without."""
 _OF_QUERY = _DISTANCES | _CHECKED
 """Functions whose calls that are written alike have one name in all of a query."""
