@@ -48,7 +48,7 @@ from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.references import text_literal
 from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, spelled_out, tokenize
 from lance_flight.errors import SqlError, Unsupported
-from lance_flight.model.arrow_types import is_bytes, is_list, is_string
+from lance_flight.model.arrow_types import is_bytes, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
 
 MOST_EXACT = 15
@@ -456,6 +456,57 @@ def fit_reals(word: str, columns: Sequence[pa.Array]) -> pa.Array:
         value = column.filter(is_beyond)[0].as_py()
         raise SqlError(f"{value!r} is beyond REAL, which ends at 3.4e38; write CAST(… AS DOUBLE), or TRY_CAST for NULL")
     return column
+
+
+OF_SECONDS = "timestamp_of_seconds"
+"""The function of a number that is the argument of to_timestamp."""
+_TO_TIMESTAMP = re.compile(r"\bto_timestamp\s*\(", re.IGNORECASE)
+
+
+def may_make_timestamps(text: str) -> bool:
+    """Return whether a query may call to_timestamp."""
+    return _TO_TIMESTAMP.search(text) is not None
+
+
+def with_seconds(text: str) -> tuple[str, list[str]]:
+    """Return a text with what to_timestamp is called with alone in functions that tell its type, and the names of the functions.
+
+    >>> with_seconds("SELECT to_timestamp(a + 1), to_timestamp(b, '%Y')")[0]
+    "SELECT to_timestamp(__operand_call0(a + 1)), to_timestamp(b, '%Y')"
+    """
+    operands = Operands(tokenize(text))
+    return named_alike(text, operands, [span for _, span in _of_seconds(operands)])
+
+
+def with_timestamps_of_seconds(
+    text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
+) -> tuple[str, dict[str, pa.DataType]]:
+    """Return the text with calls of a typed function of numbers, and the type of the argument of each by its name.
+
+    DataFusion makes nanoseconds of them, which end in 2262, and of a double beyond these it makes the last one.
+    """
+    operands = Operands(tokenize(text))
+    edits: list[Edit] = []
+    numbers: dict[str, pa.DataType] = {}
+    for (token, _), name in zip(_of_seconds(operands), names, strict=True):
+        kind = types.get(name)
+        if kind is not None and is_number(kind):
+            numbers[name.replace(OPERAND, OF_SECONDS)] = kind
+            edits.append((token.start, token.stop, name.replace(OPERAND, OF_SECONDS)))
+    return edit_text(text, edits), numbers
+
+
+def _of_seconds(operands: Operands) -> Iterator[tuple[Token, Span]]:
+    """Yield the names of the calls of to_timestamp with one argument, and these arguments."""
+    for at, token in enumerate(operands.tokens):
+        closed = operands.partners.get(at + 1)
+        if token.text.lower() != "to_timestamp" or closed is None or closed == at + 2:
+            continue
+        place = at + 2
+        while place < closed and not operands.is_sign(place, ","):
+            place = max(operands.partners.get(place, place), place) + 1
+        if place == closed:
+            yield token, (at + 2, closed)
 
 
 def without_rounds(name: str) -> str:

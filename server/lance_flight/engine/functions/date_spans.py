@@ -365,6 +365,24 @@ def moments_in_utc(given: Sequence[pa.DataType]) -> pa.DataType:
     return pa.timestamp(given[0].unit if types.is_timestamp(given[0]) else "us", "UTC")
 
 
+SECONDS_TYPE = pa.timestamp("us", "UTC")
+"""Type of what to_timestamp gives."""
+_MOST_SECONDS = 9.2e12
+
+
+def timestamps_of_seconds(columns: Sequence[pa.Array]) -> pa.Array:
+    """Compute to_timestamp of a number of seconds since 1970; `SqlError` for what no timestamp of microseconds has."""
+    (column,) = columns
+    seconds = column.cast(pa.float64()).fill_null(0).to_numpy()
+    is_beyond = ~(np.abs(seconds) < _MOST_SECONDS)
+    if is_beyond.any():
+        value = column.filter(pa.array(is_beyond))[0].as_py()
+        raise SqlError(f"to_timestamp({value}) is no moment; expected seconds since 1970 from -9.2e12 to 9.2e12")
+    whole = np.floor(seconds)
+    micros = whole.astype(np.int64) * _SECOND + np.round((seconds - whole) * _SECOND).astype(np.int64)
+    return pa.array(micros, mask=_nulls(columns)).view(SECONDS_TYPE)
+
+
 def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute make_timestamp; `SqlError` for parts that are no moment."""
     missing = _nulls(columns)

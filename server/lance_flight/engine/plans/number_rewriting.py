@@ -25,19 +25,23 @@ import pyarrow as pa
 from datafusion import DataFrame, LogicalPlan, SessionContext
 
 from lance_flight.engine.compat.casts import (
+    OF_SECONDS,
     READABLE_CASTS,
     TextCasts,
     may_cast_to_integers,
     may_cast_to_reals,
     may_cast_to_texts,
     may_join_lists,
+    may_make_timestamps,
     with_cast_operands,
     with_element_texts,
     with_fitting_reals,
     with_joined_lists,
     with_real_operands,
     with_rounded_casts,
+    with_seconds,
     with_texts,
+    with_timestamps_of_seconds,
     with_value_texts,
 )
 from lance_flight.engine.compat.checked_arithmetic import BEYOND, REALS, ROUNDED, Factors, has_arithmetic
@@ -272,6 +276,12 @@ _NUMBERS = (
             change=_in_calls(function, partial(with_fitting_reals, word)),
         )
         for word, function in REALS.items()
+    ),
+    # Timestamps of seconds do not end in 2262.
+    _TypedRewrite(
+        may_change=lambda sql, _: may_make_timestamps(sql),
+        ask=with_seconds,
+        change=_in_calls(OF_SECONDS, with_timestamps_of_seconds),
     ),
     # Intervals are compared by their lengths.
     _TypedRewrite(

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
-from lance_flight.engine.compat.casts import fit_reals, round_doubles, without_lengths, without_rounds
+from lance_flight.engine.compat.casts import OF_SECONDS, fit_reals, round_doubles, without_lengths, without_rounds
 from lance_flight.engine.compat.checked_arithmetic import (
     EXACT,
     REALS,
@@ -45,7 +45,7 @@ from lance_flight.engine.functions.computed_functions import COMPUTED
 from lance_flight.engine.functions.date_functions import NAMES as DATE_NAMES
 from lance_flight.engine.functions.date_functions import date_signature, date_type, dates
 from lance_flight.engine.functions.date_patterns import without_strftime
-from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF
+from lance_flight.engine.functions.date_spans import INTERVAL_LENGTH, INTERVAL_OF, SECONDS_TYPE, timestamps_of_seconds
 from lance_flight.engine.functions.highlights import HIGHLIGHT, compute_highlights, highlight_signature, highlight_type
 from lance_flight.engine.functions.json_functions import NAMES as JSON_NAMES
 from lance_flight.engine.functions.json_functions import json_signature, json_type, json_values
@@ -133,6 +133,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
         **{name: TypedFunction(lambda _, types: types[0], partial(fit_reals, name)) for name in REALS.values()},
+        OF_SECONDS: TypedFunction(lambda *_: SECONDS_TYPE, timestamps_of_seconds),
         OPERAND: TypedFunction(lambda _, types: types[0], lambda columns: columns[0]),
         **{
             name: TypedFunction(
@@ -395,7 +396,9 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
 _CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
-_TYPED = frozenset([ROUNDED, *REALS.values(), INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE])
+_TYPED = frozenset(
+    [ROUNDED, *REALS.values(), OF_SECONDS, INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE]
+)
 """Functions that are called with types that are known."""
 _STRIPPED = _CHECKED | {ROUNDED, *REALS.values()}
 """Functions that names of columns are shown without."""
