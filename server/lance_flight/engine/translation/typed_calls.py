@@ -431,7 +431,12 @@ def _register(
         columns = tuple(pa.nulls(len(column)) if column.type == NEVER else column for column in columns)
         if pa.types.is_null(result):
             return pa.nulls(len(columns[0]))
-        return function.compute(columns, budget.of(name)) if function.is_budgeted else function.compute(columns)
+        try:
+            return function.compute(columns, budget.of(name)) if function.is_budgeted else function.compute(columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+            raise SqlError(
+                f"{word} cannot be computed of these values: {exc}; expected others, or another type"
+            ) from exc
 
     context.register_udf(udf(computed, list(types), result, "immutable", name))
 
