@@ -541,7 +541,8 @@ sequence(a, b, s) ; generate_series(a, b, s) ; S ; the numbers or moments from a
 struct_pack(rest...) ; named_struct(rest) ; D ; a struct: struct_pack(a := 1, b := 'x')
 object_construct(rest...) ; named_struct(rest) ; F ; a struct of names and values
 struct_extract(s, 'name:text') ; get_field(s, name) ; D ; a field of a struct
-json_extract_string, json_value, get_json_object(doc, path) ; ; D S M ; the text at a path, as '$.a.b[0]'
+json_extract_string, get_json_object(doc, path) ; ; D S M ; the text at a path, as '$.a.b[0]'
+json_value(doc, path) ; CASE WHEN json_type(doc, path) NOT IN ('OBJECT', 'ARRAY') THEN json_extract_string(doc, path) END ; D M P ; the text of a scalar at a path; NULL for an object and an array
 json_array_length(doc, path = '$') ; json_array_length(doc, path) ; D P S M ; the elements of the array at a path
 json_keys, json_object_keys(doc, path = '$') ; json_keys(doc, path) ; D S M ; the list of the keys of the object at a path
 json_type, json_typeof(doc, path = '$') ; json_type(doc, path) ; D ; OBJECT, ARRAY, VARCHAR, UBIGINT, BIGINT, DOUBLE, BOOLEAN or NULL
