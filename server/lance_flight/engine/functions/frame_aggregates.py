@@ -197,11 +197,12 @@ def _reach(keys: _Places, distance: int) -> _Places:
 
 
 class _Evaluator(WindowEvaluator):
-    """Evaluates an aggregate over the frames of a partition."""
+    """Evaluates an aggregate over the frames of one partition."""
 
     def __init__(self, word: str, frames: Frames, check: Callable[[], None]) -> None:
         self._frames, self._check, self._calls = frames, check, 0
         self._columns = ARGUMENTS[word]
+        self._last: tuple[tuple[int, int] | None, pa.Scalar] = None, pa.scalar(None)
         is_sum = word in SUMS
         self._begin: Callable[[_Numbers, npt.NDArray[np.bool_], _Numbers], _State] = _sums if is_sum else _moments
         self._merge: _Merge = _add if is_sum else _combine
@@ -214,13 +215,16 @@ class _Evaluator(WindowEvaluator):
         self._calls += 1
         if self._calls % _LOOKS == 0:
             self._check()
-        first, last = eval_range
-        rows = last - first
-        # The keys that rows are ordered by follow.
-        states = self._states([value.slice(first, rows) for value in values[: self._columns]])
-        with np.errstate(all="ignore"):
-            found = over_frames(states, self._merge, np.zeros(1, np.int64), np.array([rows]), lambda: None)
-            return self._answer(found)[0]
+        # Rows with one key have one frame, which may be long.
+        if eval_range != self._last[0]:
+            first, last = eval_range
+            # The keys that rows are ordered by follow.
+            states = self._states([value.slice(first, last - first) for value in values[: self._columns]])
+            with np.errstate(all="ignore"):
+                size = np.array([last - first])
+                found = over_frames(states, self._merge, np.zeros(1, np.int64), size, lambda: None)
+                self._last = eval_range, self._answer(found)[0]
+        return self._last[1]
 
     def evaluate_all(self, values: list[pa.Array], num_rows: int) -> pa.Array:
         if self._frames is Frames.ROWS:
