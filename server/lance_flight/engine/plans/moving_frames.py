@@ -94,8 +94,10 @@ class _Moving:
 
 
 def _is_exact(name: str, kind: pa.DataType | None) -> bool:
-    """Return whether sums of a type are exact, so that what leaves a frame leaves no trace."""
-    return kind is not None and (pa.types.is_decimal(kind) or (name == "sum" and pa.types.is_integer(kind)))
+    """Return whether the sum of a type is exact, so that what leaves a frame leaves no trace; that of an unknown one stays DataFusion's."""
+    if name not in SUMS:
+        return False
+    return kind is None or not (pa.types.is_floating(kind) or (name == "avg" and pa.types.is_integer(kind)))
 
 
 def _key_kind(kind: pa.DataType | None) -> str | None:
