@@ -120,7 +120,7 @@ class BuildSegment:
     def _give_up(self, segment: str | None) -> None:
         """Delete what a build has written before it failed."""
         self._remove(segment)
-        if self.place.is_remote:
+        if segment is None or self.place.is_remote:
             return
         # A task of Lance that is not over with the build makes the empty directory of its files again, some 10 ms later.
         for seconds in _LATE_TASKS:

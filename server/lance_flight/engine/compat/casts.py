@@ -46,7 +46,16 @@ from lance_flight.engine.functions.value_texts import ELEMENT_TEXTS, VALUE_TEXT,
 from lance_flight.engine.sql.clause_words import BEFORE_OPERAND, UNITS
 from lance_flight.engine.sql.comparisons import Operands
 from lance_flight.engine.sql.references import text_literal
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, spelled_out, tokenize
+from lance_flight.engine.sql.tokens import (
+    Edit,
+    Kind,
+    Token,
+    closing_places,
+    edit_text,
+    outer_places,
+    spelled_out,
+    tokenize,
+)
 from lance_flight.errors import SqlError, Unsupported
 from lance_flight.model.arrow_types import is_bytes, is_list, is_number, is_string
 from lance_flight.model.type_names import type_name
@@ -429,15 +438,9 @@ def with_fitting_reals(
     word: str, text: str, names: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> tuple[str, dict[str, pa.DataType]]:
     """Return the text with doubles that are cast to REAL in a typed function, and the type of its argument by its name."""
-    operands = Operands(tokenize(text))
-    around: dict[Span, tuple[str, str]] = {}
-    doubles: dict[str, pa.DataType] = {}
-    for span, name in zip(_cast_to_reals(operands, word), names, strict=True):
-        if types.get(name) == pa.float64():
-            function = name.replace(OPERAND, REALS[word])
-            doubles[function] = pa.float64()
-            around[span] = f"{function}(", ")"
-    return wrap_spans(text, around), doubles
+    spans = zip(_cast_to_reals(Operands(tokenize(text)), word), names, strict=True)
+    doubles = {span: name for span, name in spans if types.get(name) == pa.float64()}
+    return with_calls(text, REALS[word], doubles, types)
 
 
 def _cast_to_reals(operands: Operands, word: str) -> Iterator[Span]:
@@ -502,10 +505,7 @@ def _of_seconds(operands: Operands) -> Iterator[tuple[Token, Span]]:
         closed = operands.partners.get(at + 1)
         if token.text.lower() != "to_timestamp" or closed is None or closed == at + 2:
             continue
-        place = at + 2
-        while place < closed and not operands.is_sign(place, ","):
-            place = max(operands.partners.get(place, place), place) + 1
-        if place == closed:
+        if not any(operands.is_sign(place, ",") for place in outer_places(operands.partners, range(at + 2, closed))):
             yield token, (at + 2, closed)
 
 

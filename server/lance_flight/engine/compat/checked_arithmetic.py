@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from lance_flight.engine.functions.date_spans import PRODUCT
 from lance_flight.engine.sql.comparisons import Operands, OperandsOfText
-from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, Token, closing_places, edit_text, outer_places, tokenize
 from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtract": "-", "checked_multiply": "*"})
@@ -145,11 +145,9 @@ def without_check(sql: str, name: str) -> str:
 
 def _commas(tokens: Sequence[Token], opened: int, closing: Mapping[int, int]) -> Iterator[int]:
     """Yield the places of the commas between the arguments of a call."""
-    place = opened + 1
-    while place < closing[opened]:
+    for place in outer_places(closing, range(opened + 1, closing[opened])):
         if tokens[place].is_sign(","):
             yield place
-        place = closing.get(place, place) + 1
 
 
 def without_checks(name: str) -> str:

@@ -30,6 +30,7 @@ from lance_flight.engine.sql.tokens import (
     closing_places,
     edit_text,
     fold_name,
+    outer_places,
     tokenize,
 )
 
@@ -331,7 +332,7 @@ def with_hidden_keys(text: str, *, are_columns: bool = False) -> str:
             tokens[end].start,
             with_hidden_keys(text[tokens[at].stop : tokens[end].start], are_columns=are_columns),
         )
-        for at in _outer(closing, len(tokens))
+        for at in outer_places(closing, range(len(tokens)))
         if (end := closing.get(at)) is not None and end > at + 1
     ]
     return _with_own_keys(edit_text(text, below), are_columns=are_columns)
@@ -340,8 +341,14 @@ def with_hidden_keys(text: str, *, are_columns: bool = False) -> str:
 def _with_own_keys(text: str, *, are_columns: bool) -> str:
     tokens = tokenize(text)
     closing = closing_places(tokens)
-    select = next((place for place in _outer(closing, len(tokens)) if tokens[place].word == "SELECT"), None)
-    outer = {} if select is None else {tokens[at].word: at for at in _outer(closing, len(tokens)) if at >= select}
+    select = next(
+        (place for place in outer_places(closing, range(len(tokens))) if tokens[place].word == "SELECT"), None
+    )
+    outer = (
+        {}
+        if select is None
+        else {tokens[at].word: at for at in outer_places(closing, range(len(tokens))) if at >= select}
+    )
     order, begun = outer.get("ORDER", 0), outer.get("FROM", 0)
     if select is None or not (select < begun < order) or not outer.keys().isdisjoint(_OTHER_ROWS):
         return text
@@ -427,14 +434,6 @@ def _split(key: Sequence[Token]) -> tuple[Sequence[Token], list[str]]:
     """Return the value of a key, and its direction."""
     size = next((at for at, token in enumerate(key) if token.word in DIRECTIONS), len(key))
     return key[:size], [token.text for token in key[size:]]
-
-
-def _outer(closing: Mapping[int, int], stop: int) -> Iterator[int]:
-    """Yield the places that are in no brackets."""
-    place = 0
-    while place < stop:
-        yield place
-        place = closing.get(place, place) + 1
 
 
 def _columns(tokens: Sequence[Token]) -> set[str]:

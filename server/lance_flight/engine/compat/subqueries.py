@@ -33,7 +33,17 @@ from lance_flight.engine.sql.clause_words import NO_FUNCTIONS, QUERIES, QUERY_ST
 from lance_flight.engine.sql.comparisons import SIGNS, OperandsOfText
 from lance_flight.engine.sql.references import quote_parts, relation_places
 from lance_flight.engine.sql.select_lists import is_wildcard, is_without_alias, items, own_places
-from lance_flight.engine.sql.tokens import Edit, Kind, TextPlaces, Token, closing_places, edit_text, fold_name, tokenize
+from lance_flight.engine.sql.tokens import (
+    Edit,
+    Kind,
+    TextPlaces,
+    Token,
+    closing_places,
+    edit_text,
+    fold_name,
+    outer_places,
+    tokenize,
+)
 from lance_flight.errors import SqlError
 
 _CLAUSES = frozenset(
@@ -631,12 +641,10 @@ def recursive_queries(text: str) -> Iterator[RecursiveQuery]:
 
 def _union(tokens: Sequence[Token], start: int, stop: int, closing: dict[int, int]) -> int | None:
     """Return the place of the last UNION directly within a bracket; None without one."""
-    place, union = start + 1, None
-    while place < stop:
-        if tokens[place].word in SET_OPERATORS:
-            union = place if tokens[place].word == "UNION" else None
-        place = closing.get(place, place) + 1
-    return union
+    operators = [
+        place for place in outer_places(closing, range(start + 1, stop)) if tokens[place].word in SET_OPERATORS
+    ]
+    return operators[-1] if operators and tokens[operators[-1]].word == "UNION" else None
 
 
 def check_recursive_queries(text: str, planned: Callable[[str], DataFrame]) -> None:

@@ -5,7 +5,7 @@ A frame is the union of blocks of 1, 2, 4 … rows, and the state of such blocks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial, reduce
 from types import MappingProxyType
@@ -36,7 +36,7 @@ class Frames(Enum):
     RANGE = "_range"
     """It takes the key that rows are ordered by, as a BIGINT, what is added to it for the first and the last row, and -1 for DESC or 1."""
     FOUND = "_found"
-    """DataFusion finds each of them, which takes some 100 times as long."""
+    """DataFusion finds the frame of each row, and calls the function for it."""
 
 
 UNBOUNDED = 2**62
@@ -268,11 +268,11 @@ _GIVEN: Mapping[Frames, int] = MappingProxyType({Frames.ROWS: 2, Frames.RANGE: 4
 """How many numbers a function takes behind its columns."""
 
 
-def register_frames(context: SessionContext, check: Callable[[], None]) -> None:
-    """Register the functions of each aggregate, which `check` now and then whether the statement is over."""
-    for word, count in ARGUMENTS.items():
+def register_frames(context: SessionContext, words: Iterable[str], check: Callable[[], None]) -> None:
+    """Register the functions of some aggregates, which `check` now and then whether the statement is over."""
+    for word in words:
         for frames, given in _GIVEN.items():
-            taken = [*[pa.float64()] * count, *[pa.int64()] * given]
+            taken = [*[pa.float64()] * ARGUMENTS[word], *[pa.int64()] * given]
             name = f"{PREFIX}{word}{frames.value}"
             context.register_udwf(
                 udwf(partial(_Evaluator, word, frames, check), taken, pa.float64(), "immutable", name)

@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias
 
 import pyarrow as pa
-from datafusion import Expr, LogicalPlan
+from datafusion import Expr, LogicalPlan, SessionContext
 from datafusion.expr import WindowExpr
 
-from lance_flight.engine.functions.frame_aggregates import ARGUMENTS, PREFIX, SUMS, UNBOUNDED, Frames
+from lance_flight.engine.functions.frame_aggregates import ARGUMENTS, PREFIX, SUMS, UNBOUNDED, Frames, register_frames
+from lance_flight.engine.plans.arithmetic import value_type
 from lance_flight.engine.plans.nodes import nodes_of
-from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, edit_text, tokenize
+from lance_flight.engine.sql.tokens import Edit, Kind, TokenPlaces, edit_text, outer_places, tokenize
 
 _WINDOW = re.compile(r"\bOVER\b", re.IGNORECASE)
 _UNIT = re.compile(r"\b(?:ROWS|RANGE|GROUPS)\s+[\w$']", re.IGNORECASE)
@@ -58,8 +59,6 @@ _MICROSECONDS: Mapping[str, int] = MappingProxyType(
 _LENGTH = re.compile(r"\s*(?P<count>\d{1,9})\s+(?P<unit>[a-zA-Z]{1,12})\s*")
 _DIRECTIONS = frozenset(["ASC", "DESC", "NULLS"])
 
-_TypeOf: TypeAlias = Callable[[LogicalPlan, Expr], pa.DataType | None]
-
 
 @dataclass(slots=True)
 class _Moving:
@@ -70,7 +69,7 @@ class _Moving:
     keys: set[str | None] = field(default_factory=set)
 
     @classmethod
-    def of(cls, plan: LogicalPlan, type_of: _TypeOf) -> _Moving:
+    def of(cls, context: SessionContext, plan: LogicalPlan) -> _Moving:
         """Read the windows of a plan."""
         moving = cls()
         for node in nodes_of(plan):
@@ -80,10 +79,10 @@ class _Moving:
                 begin = frame.get_lower_bound()
                 if name not in ARGUMENTS or (begin.is_preceding() and begin.is_unbounded()):
                     continue
-                kind = type_of(node, Expr(windows.get_args(window)[0])) if name in SUMS else None
+                kind = value_type(context, node, Expr(windows.get_args(window)[0])) if name in SUMS else None
                 (moving.exact if _is_exact(name, kind) else moving.rounded)[name] += 1
                 if frame.get_frame_units().upper() == "RANGE":
-                    keys = [type_of(node, Expr(key.expr())) for key in windows.get_sort_exprs(window)]
+                    keys = [value_type(context, node, Expr(key.expr())) for key in windows.get_sort_exprs(window)]
                     moving.keys.add(_key_kind(keys[0]) if len(keys) == 1 else None)
         return moving
 
@@ -116,12 +115,20 @@ def may_move(text: str) -> bool:
     return _WINDOW.search(text) is not None and _UNIT.search(text) is not None
 
 
-def with_exact_frames(text: str, plan: LogicalPlan, planned: Callable[[str], LogicalPlan], type_of: _TypeOf) -> str:
-    """Return a query whose aggregates of DOUBLE over frames that move on are calls of `frame_aggregates`.
+def with_exact_frames(
+    context: SessionContext,
+    text: str,
+    plan: LogicalPlan,
+    planned: Callable[[str], LogicalPlan],
+    check: Callable[[], None],
+) -> str:
+    """Return a query whose aggregates of DOUBLE over frames that move on are calls of `frame_aggregates`, which are registered in its context.
 
-    Its `plan` tells their types. Where it has those of other types by the same name, each call is tried, and `planned`.
+    Its `plan` tells their types. Where it has those of other types by the same name, each call is tried, and `planned`. The functions
+    `check` whether the statement is over.
     """
-    moving = _Moving.of(plan, type_of)
+    moving = _Moving.of(context, plan)
+    register_frames(context, moving.rounded, check)
     calls = list(_calls(text, TokenPlaces(tokenize(text)), moving.key))
     of_both = moving.rounded.keys() & moving.exact.keys()
     sure = moving.rounded.keys() - of_both | _REWORDED
@@ -130,7 +137,7 @@ def with_exact_frames(text: str, plan: LogicalPlan, planned: Callable[[str], Log
         if call.word in of_both:
             # A call around it is planned with a type that the sum would not have.
             with suppress(Exception):
-                tried = _Moving.of(planned(edit_text(text, [*edits, call.edit()])), type_of)
+                tried = _Moving.of(context, planned(edit_text(text, [*edits, call.edit()])))
                 edits += [call.edit()] if tried.exact[call.word] == moving.exact[call.word] else []
     return edit_text(text, edits)
 
@@ -206,26 +213,15 @@ def _written(text: str, places: TokenPlaces, part: range) -> str:
 
 def _parts(places: TokenPlaces, within: range) -> Iterator[range]:
     """Yield what stands between the commas of a list outside of brackets."""
-    begun = at = within.start
-    while at < within.stop:
-        if places.is_sign(at, ","):
-            yield range(begun, at)
-            begun = at + 1
-        at = places.closing_brackets.get(at, at) + 1
-    yield range(begun, within.stop)
-
-
-def _outer(places: TokenPlaces, within: range) -> Iterator[int]:
-    """Yield the places that are in no inner brackets."""
-    at = within.start
-    while at < within.stop:
-        yield at
-        at = places.closing_brackets.get(at, at) + 1
+    outer = outer_places(places.closing_brackets, within)
+    commas = [at for at in outer if places.is_sign(at, ",")]
+    for before, after in pairwise([within.start - 1, *commas, within.stop]):
+        yield range(before + 1, after)
 
 
 def _frame(text: str, places: TokenPlaces, window: range, key: str | None) -> tuple[Frames, Sequence[str]] | None:
     """Return the frames of a window, with what their function is given; None where they never move on."""
-    units = (at for at in _outer(places, window) if places.word_at(at) in _UNITS)
+    units = (at for at in outer_places(places.closing_brackets, window) if places.word_at(at) in _UNITS)
     begun = next((at for at in units if at == window.start or places.ends_operand(at - 1)), None)
     if begun is None:
         return None
@@ -242,11 +238,13 @@ def _frame(text: str, places: TokenPlaces, window: range, key: str | None) -> tu
         return Frames.FOUND, ()
     if unit == "ROWS":
         return Frames.ROWS, numbers
-    ordered = next((at for at in _outer(places, window) if places.word_at(at) == "ORDER"), None)
+    ordered = next((at for at in outer_places(places.closing_brackets, window) if places.word_at(at) == "ORDER"), None)
     keys = [] if ordered is None else list(_parts(places, range(ordered + 2, begun)))
     if key is None or len(keys) != 1:
         return Frames.FOUND, ()
-    end = next((at for at in _outer(places, keys[0]) if places.word_at(at) in _DIRECTIONS), keys[0].stop)
+    end = next(
+        (at for at in outer_places(places.closing_brackets, keys[0]) if places.word_at(at) in _DIRECTIONS), keys[0].stop
+    )
     order = "-1" if places.word_at(end) == "DESC" else "1"
     return Frames.RANGE, [key.format(_written(text, places, range(keys[0].start, end))), *numbers, order]
 

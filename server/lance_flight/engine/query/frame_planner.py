@@ -52,8 +52,7 @@ from lance_flight.engine.dialects.query_names import (
     with_reused_alias,
 )
 from lance_flight.engine.dialects.spellings import LAMBDA
-from lance_flight.engine.functions.frame_aggregates import register_frames
-from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow, value_type
+from lance_flight.engine.plans.arithmetic import check_moments, may_misread_moments, may_overflow
 from lance_flight.engine.plans.bounds import (
     SKETCH,
     check_plan,
@@ -497,13 +496,12 @@ class FramePlanner:
         if may_compare_bits(text):
             text = without_signed_zeros(text, self._statement.named.floating_columns(), values)
         if may_move(text):
-            context = self._optimiser.datafusion
-            register_frames(context, self._statement.run.check)
             text = with_exact_frames(
+                self._optimiser.datafusion,
                 text,
                 with_joined_subqueries(plan),
                 lambda sql: with_joined_subqueries(planned(sql).logical_plan()),
-                partial(value_type, context),
+                self._statement.run.check,
             )
         return text
 

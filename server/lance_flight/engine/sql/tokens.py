@@ -103,6 +103,18 @@ def closing_places(tokens: Sequence[Token], opening: str = "(", closing: str = "
     return partners
 
 
+def outer_places(closing: Mapping[int, int], within: range) -> Iterator[int]:
+    """Yield the places of a range that are in no brackets, with those where one opens; `closing` pairs these.
+
+    >>> list(outer_places(closing_places(tokenize("a, f(b, c), d")), range(9)))
+    [0, 1, 2, 3, 8]
+    """
+    place = within.start
+    while place < within.stop:
+        yield place
+        place = closing.get(place, place) + 1
+
+
 def tokenize(text: str) -> list[Token]:
     """Split a text into tokens, without comments; `SqlError` for an unterminated string, name or comment, `LimitExceeded` for too many.
 

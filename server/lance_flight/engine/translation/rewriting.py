@@ -51,6 +51,7 @@ from lance_flight.engine.sql.tokens import (
     Edit,
     Kind,
     Token,
+    TokenPlaces,
     edit_text,
     line_and_column,
     parameters,
@@ -215,13 +216,11 @@ def _keyword_call_edits(tokens: list[Token]) -> list[Edit]:
         for token, following in pairwise(tokens)
         if token.word in _KEYWORD_FUNCTIONS and following.is_sign("(")
     ]
-    around = zip([None, *tokens], tokens, [*tokens[1:], None], strict=False)
+    places = TokenPlaces(tokens)
     called = [
         (token.stop, token.stop, "()")
-        for before, token, following in around
-        if token.word == "CURRENT_SCHEMA"
-        and not (before is not None and (before.is_sign(".") or before.word == "AS"))
-        and not (following is not None and (following.is_sign("(") or following.is_sign(".")))
+        for at, token in enumerate(tokens)
+        if token.word == "CURRENT_SCHEMA" and not (places.is_name(at) or places.is_sign(at + 1, "("))
     ]
     return quoted + called
 
