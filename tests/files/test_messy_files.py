@@ -283,6 +283,13 @@ SAID: dict[str, tuple[bytes, dict[str, Any], list[dict[str, Any]]]] = {
     "thousands": (b"n;s\n1,234;a\n", {"decimal": "."}, [{"n": 1234, "s": "a"}]),
     "lines before": (b"x,y\nid,name\n1,a\n2,b\n", {"skip": 1}, PLAIN),
     "an encoding": ("id,name\n1,Иван\n".encode("cp1251"), {"encoding": "cp1251"}, [{"id": 1, "name": "Иван"}]),
+    "a mark of UTF-8": ("\ufeffid\n1\n".encode(), {"encoding": "utf-8"}, [{"id": 1}]),
+    "a mark of UTF-16": ("\ufeffid\n1\n".encode("utf-16-le"), {"encoding": "utf-16-le"}, [{"id": 1}]),
+    "a mark before values": (
+        "\ufeff1,2\n3,4\n".encode(),
+        {"encoding": "utf-8"},
+        [{"f0": 1, "f1": 2}, {"f0": 3, "f1": 4}],
+    ),
     "names that are numbers": (b"1,2\n3,4\n", {"header": True}, [{"1": 3, "2": 4}]),
     "no names": (b"a,b\nc,d\n", {"header": False}, [{"f0": "a", "f1": "b"}, {"f0": "c", "f1": "d"}]),
     "a word for NULL": (b"s,n\nx,1\n.,.\n", {"nulls": (".",)}, [{"s": "x", "n": 1}, {"s": None, "n": None}]),

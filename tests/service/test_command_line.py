@@ -182,6 +182,7 @@ USAGE = [
     pytest.param(["bakup", "root"], ["no command 'bakup'", "did you mean 'backup'"], id="no command"),
     pytest.param(["serve", "root", "--prot", "1"], ["'--prot'", "'--port'", "serve --help"], id="no option"),
     pytest.param(["serve", "root", "--prot=1"], ["'--prot=1'", "'--port'"], id="no option, with a value"),
+    pytest.param(["sql", "--root", "r", "-c", "SELECT 1"], ["'--root'", "sql --help"], id="no option, told as a value"),
     pytest.param(["serve", "root", "other"], ["'other'", "too many"], id="two roots"),
     pytest.param(["serve", "root", "--port", "x"], ["--port", "'x'"], id="no number"),
     pytest.param(["serve", "root", "--port"], ["--port", "argument"], id="no value"),

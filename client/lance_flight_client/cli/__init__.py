@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
@@ -79,11 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
+_OPTION = re.compile(r"--[a-z][a-z-]*$")
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that reports an error in one line, with the nearest option and a pointer to `--help`."""
 
     commands: Mapping[str, Parser] = MappingProxyType({})
     of_command: str | None = None
+    _given: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
@@ -93,6 +98,7 @@ class Parser(argparse.ArgumentParser):
         if self.of_command is not None:
             _module(self.of_command).arguments(self)
             self.of_command = None
+        self._given = tuple(args or ())
         return super().parse_known_args(args, namespace)
 
     def check_command(self, arguments: Sequence[str]) -> None:
@@ -103,6 +109,11 @@ class Parser(argparse.ArgumentParser):
             self.error(f"no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
+        # The value of an unknown option is taken for an argument, and an error would tell of that.
+        given, self._given = self._given, ()
+        unknown = [word for word in given if _OPTION.match(word) and word not in self._option_string_actions]
+        if unknown and not self.commands:
+            self.refuse_rest(unknown)
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
     def refuse_rest(self, rest: Sequence[str]) -> NoReturn:

@@ -292,9 +292,12 @@ _SEPARATOR = re.compile("sep=(.)\r?\n")
 
 
 def decode_text(head: bytes, encoding: str, name: str) -> str:
-    """Return the beginning of a text, which may end within a character; `DataError` if it is none of that encoding."""
+    """Return the beginning of a text without its byte order mark; `DataError` if it is none of that encoding.
+
+    It may end within a character. `utf-8` and `utf-16-le`, as a user names them, leave the mark as the first character.
+    """
     try:
-        return codecs.getincrementaldecoder(encoding)().decode(head)
+        return codecs.getincrementaldecoder(encoding)().decode(head).lstrip("\ufeff")
     except UnicodeDecodeError as exc:
         raise DataError(f"{name}: is no text of encoding {encoding}: byte {exc.start:,}") from None
 

@@ -282,7 +282,7 @@ class JsonFile:
         if options.ignores_errors:
             raise DataError(f"{name}: --ignore-errors is for CSV")
         encoding = options.encoding or encoding_of(head, name, is_whole=is_whole)
-        begun = decode_text(head, encoding, name).lstrip("\ufeff \t\r\n").encode()
+        begun = decode_text(head, encoding, name).lstrip().encode()
         large = next((n for n in _LARGE_NUMBER.findall(begun) if not -(1 << 63) <= int(n) < 1 << 63), None)
         if large is not None:
             raise DataError(
