@@ -145,6 +145,23 @@ def test_a_batch_without_rows_makes_an_empty_table(database: Database, table: st
 
 NEWCOMERS = [
     pytest.param(pa.array(["a", None]).dictionary_encode(), pa.utf8(), id="dictionary"),
+    pytest.param(pa.array([5, None]).dictionary_encode(), pa.int64(), id="dictionary of numbers"),
+    pytest.param(pa.array([b"a", None]).dictionary_encode(), pa.binary(), id="dictionary of bytes"),
+    pytest.param(
+        pa.ListArray.from_arrays([0, 2, 2], pa.array([7, 8]).dictionary_encode()),
+        pa.list_(pa.int64()),
+        id="list of a dictionary",
+    ),
+    pytest.param(
+        pa.StructArray.from_arrays([pa.array(["a", None]).dictionary_encode()], ["x"]),
+        pa.struct([("x", pa.utf8())]),
+        id="struct of a dictionary",
+    ),
+    pytest.param(
+        pa.array([[Decimal("1.50")], None], pa.list_(pa.decimal32(5, 2))),
+        pa.list_(pa.decimal128(5, 2)),
+        id="list of decimals of 32 bits",
+    ),
     pytest.param(pa.array(["a", None], pa.string_view()), pa.utf8(), id="string view"),
     pytest.param(pa.array([b"a", None], pa.binary_view()), pa.binary(), id="binary view"),
     pytest.param(pa.array([Decimal("1.50"), None], pa.decimal32(5, 2)), pa.decimal128(5, 2), id="decimal of 32 bits"),
@@ -168,10 +185,35 @@ def test_a_table_takes_the_types_of_its_first_rows(
     database: Database, table: str, partition_by: str | None, column: pa.Array, kind: pa.DataType
 ) -> None:
     database.ingest(table, pa.table({"id": [1, 2], "c": column}), partition_by=partition_by)
+    database.ingest(table, pa.table({"id": [3, 4], "c": column}), "append")
     place = database.root / (table if partition_by else f"{table}.lance")
     stored = stored_rows(place) if partition_by else lance.dataset(str(place)).to_table()
     assert stored.schema.field("c").type == kind
-    assert database.query(f"SELECT c FROM {table} ORDER BY id")["c"].to_pylist() == column.to_pylist()
+    assert database.query(f"SELECT c FROM {table} ORDER BY id")["c"].to_pylist() == 2 * column.to_pylist()
+
+
+EMPTY = pa.struct([])
+
+
+@pytest.mark.parametrize(
+    "kind", [EMPTY, pa.list_(EMPTY), pa.struct([("x", EMPTY)]), pa.map_(pa.utf8(), EMPTY)], ids=str
+)
+@pytest.mark.parametrize("partition_by", [None, "id"], ids=["plain", "partitioned"])
+def test_a_struct_without_fields_is_refused(
+    database: Database, table: str, partition_by: str | None, kind: pa.DataType
+) -> None:
+    rows = pa.table({"id": [1], "c": pa.nulls(1, kind)})
+    message = database.refuses_ingest(table, rows, partition_by=partition_by)
+    assert "[invalid_schema]" in message
+    assert "column 'c' is" in message
+    assert not list(database.root.glob(f"{table}*"))
+
+
+def test_texts_of_a_dictionary_are_not_read_as_numbers(database: Database, table: str) -> None:
+    database.ingest(table, pa.table({"id": [1]}))
+    texts = pa.table({"id": pa.array(["2"]).dictionary_encode()})
+    assert "column 'id'" in database.refuses_ingest(table, texts, "append")
+    assert database.rows(f"SELECT id FROM {table}") == [(1,)]
 
 
 PARTITIONABLE = [

@@ -334,6 +334,17 @@ def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     raise SchemaError("schema", [f"type {kind} cannot be stored; expected struct, list, fixed-size list or map"])
 
 
+def replace_innermost(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with each type replaced that lies in no other one: itself, or those inside its structs, lists and maps.
+
+    >>> replace_innermost(pa.list_(pa.struct({"x": pa.int8()})), lambda _: pa.int64())
+    ListType(list<item: struct<x: int64>>)
+    """
+    if pa.types.is_struct(kind) or pa.types.is_map(kind) or is_list(kind):
+        return rebuilt(kind, [child.with_type(replace_innermost(child.type, replace)) for child in children(kind)])
+    return replace(kind)
+
+
 def contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array.
 

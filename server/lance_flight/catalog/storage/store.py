@@ -41,6 +41,7 @@ from lance_flight.errors import (
     QueryFailed,
     storage_error,
 )
+from lance_flight.model.arrow_types import children
 from lance_flight.model.json_documents import has_json_inside
 from lance_flight.model.naming import MANIFEST, check_label
 from lance_flight.model.type_names import type_name
@@ -103,7 +104,7 @@ def unstorable(schema: pa.Schema) -> list[str]:
     return [
         f"column {field.name!r} is {type_name(field.type)}, which cannot be stored"
         for field in schema
-        if not _has_type(field) or has_json_inside(field.type)
+        if not _has_type(field) or has_json_inside(field.type) or _has_empty_struct(field.type)
     ]
 
 
@@ -113,6 +114,12 @@ def _has_type(field: pa.Field) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    """Return whether a struct without fields lies in a type: Lance fails at its first NULL."""
+    inner = children(kind)
+    return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(field.type) for field in inner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from lance_flight.model.arrow_types import (
     is_number,
     is_string,
     is_vector,
+    replace_innermost,
     storage_of,
     vector_type,
 )
@@ -239,6 +240,10 @@ def _doubles(numbers: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.float64]:
 def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if column.null_count == len(column):
         return pa.nulls(len(column), field.type)
+    # Arrow casts no numbers to a dictionary, which the way back would need.
+    decoded = _decoded_type(column.type)
+    if decoded != column.type and _decoded_type(field.type) == field.type:
+        column = column.cast(decoded)
     if is_json(field.type):
         return documents(column, field.name)
     try:
@@ -341,11 +346,18 @@ def _differing(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArr
     return pc.and_(different, pc.invert(pc.is_nan(right))) if pa.types.is_floating(kind) else different
 
 
+def _decoded_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries at any depth."""
+    return replace_innermost(kind, lambda inner: inner.value_type if pa.types.is_dictionary(inner) else inner)
+
+
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether there is a cast at all; whether it is lossless, the values decide.
 
     Text is not parsed into numbers or dates by an ingest: that hides mistakes.
     """
+    if _decoded_type(target) == target:
+        source = _decoded_type(source)
     if source == target or pa.types.is_null(source):
         return True
     if is_json(target):

@@ -33,7 +33,7 @@ from lance_flight.engine.translation.rewriting import closing, items_within, sql
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError, SqlError
-from lance_flight.model.arrow_types import children, is_binary, rebuilt
+from lance_flight.model.arrow_types import children, is_binary, rebuilt, replace_innermost
 from lance_flight.model.json_documents import JSON, is_json
 from lance_flight.model.naming import column_name_problem, partition_column, shown_text
 from lance_flight.model.schema import (
@@ -302,7 +302,7 @@ def _with_kinds(kind: pa.DataType, kinds: Iterator[pa.DataType]) -> pa.DataType:
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals; marks of blobs and notes stay."""
+    """Convert the schema of a query or an ingest to stored types: no views, dictionaries, small decimals at any depth; marks of blobs and notes stay."""
     return pa.schema(
         [
             pa.field(f.name, pa.large_binary(), f.nullable, {**MARKED, **notes_of(f.metadata)})
@@ -315,32 +315,19 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def _storable_type(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_null(kind) else replace_innermost(kind, _plain_type)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     if is_json(kind):
         return JSON
     if pa.types.is_dictionary(kind):
         return _storable_type(kind.value_type)
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return pa.decimal128(kind.precision, kind.scale)
-    if pa.types.is_null(kind):
-        return pa.int32()
-    return _without_views(kind)
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.utf8()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([column.with_type(_without_views(column.type)) for column in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_without_views(kind.key_type), kind.item_field.with_type(_without_views(kind.item_type)))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        build = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return build(kind.value_field.with_type(_without_views(kind.value_type)))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)), kind.list_size)
-    return kind
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def partition_spec(
