@@ -25,6 +25,7 @@ from datafusion import SessionContext, udf
 from lance_flight.engine.sql.tokens import STRINGS, Edit, Kind, Token
 from lance_flight.errors import LimitExceeded, SqlError
 from lance_flight.model.arrow_types import is_string
+from lance_flight.model.type_names import type_name
 
 MOST_BYTES, MOST_BYTES_OF_A_ROW = 256 << 20, 4 << 10
 """Bytes of the values that all calls of a statement make of one batch, and bytes of each row of it."""
@@ -123,7 +124,8 @@ def _repeated_element(columns: Sequence[pa.Array], made: Made) -> pa.Array:
 
 
 def _series(columns: Sequence[pa.Array], made: Made, *, inclusive: bool) -> pa.Array:
-    kind = columns[0].type
+    kind = _bound_type([column.type for column in columns])
+    columns = [*(column.cast(kind) for column in columns[:2]), *columns[2:]]
     if len(columns) == 1:
         columns = [pa.array([0] * len(columns[0]), pa.int64()), columns[0]]
     rows = zip(
@@ -142,8 +144,7 @@ def _series(columns: Sequence[pa.Array], made: Made, *, inclusive: bool) -> pa.A
         missing.append(None in row)
     made.check_elements("range", sum(counts), len(counts))
     values = pa.array(np.concatenate(parts) if parts else [], pa.int64())
-    item = kind if pa.types.is_temporal(kind) else pa.int64()
-    return _lists(np.array(counts, np.int64), _of_ticks(values, item), pa.array(missing, pa.bool_()))
+    return _lists(np.array(counts, np.int64), _of_ticks(values, kind), pa.array(missing, pa.bool_()))
 
 
 def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, inclusive: bool) -> np.ndarray[Any, Any]:
@@ -152,6 +153,10 @@ def _steps(start: int, stop: int, step: Any, left: int, kind: pa.DataType, *, in
         raise SqlError("step can't be 0 for function range(start [, stop, step])")
     if isinstance(step, int):
         return _even_steps(start, stop, step, left, inclusive=inclusive)
+    if step[2] * _per_day(kind) % _DAY_NANOS:
+        raise SqlError(
+            f"a series of {type_name(kind)} has no such parts as its step; write CAST(… AS TIMESTAMP) for the start"
+        )
     left, is_up = min(left, MOST_BYTES >> 8), step > (0, 0, 0)
     each = _later(0, step, _per_day(kind)) if step[0] == 0 else 0
     if each and is_up == (each > 0):
@@ -185,11 +190,12 @@ def _later(at: int, step: Any, per_day: int) -> int:
         old = date.fromordinal(day + _EPOCH)
         year, month = divmod(old.year * 12 + old.month - 1 + months, 12)
         day = date(year, month + 1, min(old.day, monthrange(year, month + 1)[1])).toordinal() - _EPOCH
-    later: int = (day + days) * per_day + rest + nanos * per_day // (86_400 * 10**9)
+    later: int = (day + days) * per_day + rest + nanos * per_day // _DAY_NANOS
     return later
 
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_NANOS = 86_400 * 10**9
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -224,7 +230,15 @@ def _series_type(word: str, types: Sequence[pa.DataType]) -> pa.DataType:
     _check_types(
         word, types, "whole numbers, or two dates or timestamps and an interval", [_is_moment, _is_moment, _is_interval]
     )
-    return pa.list_(next((kind for kind in types if pa.types.is_temporal(kind)), pa.int64()))
+    return pa.list_(_bound_type(types))
+
+
+def _bound_type(types: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the type that the bounds of a series have together: of timestamps, and of one and a date, that of the finer unit."""
+    units = [kind.unit for kind in types[:2] if pa.types.is_timestamp(kind)]
+    if units:
+        return pa.timestamp(max(units, key=_PER_SECOND.__getitem__))
+    return pa.date32() if any(map(_is_interval, types)) else pa.int64()
 
 
 def _check_types(
@@ -233,7 +247,7 @@ def _check_types(
     if len(types) != len(kinds) or not all(
         fits(kind) or pa.types.is_null(kind) for fits, kind in zip(kinds, types, strict=True)
     ):
-        raise SqlError(f"{word} takes {expected}, got {', '.join(map(str, types)) or 'nothing'}")
+        raise SqlError(f"{word} takes {expected}, got {', '.join(map(type_name, types)) or 'nothing'}")
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lance_flight.errors import SqlError
+from lance_flight.model.type_names import type_name
 from lance_flight.model.zones import TICKS, UTC, Zone, zone_of
 
 Integers = npt.NDArray[np.int64]
@@ -57,7 +58,7 @@ def date_type(word: str, kinds: Sequence[pa.DataType]) -> pa.DataType:
     """Return the type of what a function gives: that of its moments, which dates and texts have as microseconds."""
     expected, counts = _TAKEN[word]
     if len(kinds) not in counts or any(moment_type(kind) is None for kind in kinds[1:]):
-        raise SqlError(f"{word} takes {expected}, got {', '.join(map(str, kinds)) or 'nothing'}")
+        raise SqlError(f"{word} takes {expected}, got {', '.join(map(type_name, kinds)) or 'nothing'}")
     return moment_type(kinds[1])
 
 
