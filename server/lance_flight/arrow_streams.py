@@ -79,6 +79,17 @@ def fixed_bytes(kind: pa.DataType) -> int:
     return (fixed_bits(kind) or 0) // 8
 
 
+def has_dictionary(kind: pa.DataType) -> bool:
+    """Return whether a type is a dictionary, or contains one at any depth.
+
+    >>> has_dictionary(pa.list_(pa.struct({"x": pa.dictionary(pa.int8(), pa.utf8())})))
+    True
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_dictionary(kind.storage_type)
+    return pa.types.is_dictionary(kind) or any(has_dictionary(kind.field(n).type) for n in range(kind.num_fields))
+
+
 def has_open_width(kind: pa.DataType) -> bool:
     """Return whether the values of a type, or of one inside it, vary in width."""
     if isinstance(kind, pa.BaseExtensionType):

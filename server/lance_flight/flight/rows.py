@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight, lib
 
-from lance_flight.arrow_streams import decoded_bytes
+from lance_flight.arrow_streams import decoded_bytes, has_dictionary
 from lance_flight.errors import InvalidInput, LimitExceeded, SchemaError
 from lance_flight.flight.calls import Call
 
@@ -348,17 +348,6 @@ def _check_names(fields: Iterable[pa.Field], what: str) -> None:
             raise InvalidInput(f"{what} have a column whose name is not UTF-8") from error
         if column.type.num_fields:
             _check_names((column.type.field(place) for place in range(column.type.num_fields)), what)
-
-
-def has_dictionary(kind: pa.DataType) -> bool:
-    """Return whether a type is a dictionary, or contains one at any depth.
-
-    >>> has_dictionary(pa.list_(pa.struct({"x": pa.dictionary(pa.int8(), pa.utf8())})))
-    True
-    """
-    if isinstance(kind, pa.BaseExtensionType):
-        return has_dictionary(kind.storage_type)
-    return pa.types.is_dictionary(kind) or any(has_dictionary(kind.field(n).type) for n in range(kind.num_fields))
 
 
 def refuse_dictionaries(schema: pa.Schema, what: str, why: str) -> None:

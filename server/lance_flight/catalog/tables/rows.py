@@ -32,7 +32,7 @@ from lance import FragmentMetadata, LanceDataset
 from lance.file import LanceFileReader
 from lance.fragment import RowIdSequence
 
-from lance_flight.arrow_streams import fixed_bytes
+from lance_flight.arrow_streams import fixed_bytes, has_dictionary
 from lance_flight.catalog.storage.lance_columns import number_at
 from lance_flight.catalog.storage.store import UNREADABLE
 from lance_flight.catalog.storage.whole_files import DATA, OFFSET_BITS, TABLE_NUMBER
@@ -241,9 +241,8 @@ def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.
     if column.null_count == len(column):
         return pa.nulls(len(column), field.type)
     # Arrow casts no numbers to a dictionary, which the way back would need.
-    decoded = _decoded_type(column.type)
-    if decoded != column.type and _decoded_type(field.type) == field.type:
-        column = column.cast(decoded)
+    if has_dictionary(column.type) and not has_dictionary(field.type):
+        column = column.cast(_decoded_type(column.type))
     if is_json(field.type):
         return documents(column, field.name)
     try:
@@ -356,7 +355,7 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
 
     Text is not parsed into numbers or dates by an ingest: that hides mistakes.
     """
-    if _decoded_type(target) == target:
+    if has_dictionary(source) and not has_dictionary(target):
         source = _decoded_type(source)
     if source == target or pa.types.is_null(source):
         return True

@@ -85,10 +85,19 @@ def moments_as(column: pa.Array, kind: pa.DataType) -> pa.Array:
         raise SqlError(f"{exc}; expected a value that can be cast to {kind}") from exc
 
 
+def null_rows(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    """Return which rows are NULL in one of some columns."""
+    missing = np.zeros(len(columns[0]), np.bool_)
+    for column in columns:
+        if column.null_count:
+            missing |= column.is_null().to_numpy(zero_copy_only=False)
+    return missing
+
+
 def dates(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     """Compute a function of a batch; `SqlError` for an unknown unit, a stride that is no length, and a start before all moments."""
     moments = moments_as(columns[1], moment_type(columns[1].type))
-    is_null = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
+    is_null = null_rows(columns)
     ticks = _ticks(moments)
     starts = np.zeros_like(ticks)
     if word != _BIN:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lance_flight.engine.functions.date_functions import first_days, moments_as, months_of
+from lance_flight.engine.functions.date_functions import first_days, moments_as, months_of, null_rows
 from lance_flight.errors import SqlError
 from lance_flight.model.zones import TICKS, UTC, named_zone, zone_of
 
@@ -52,14 +52,6 @@ def _microseconds(column: pa.Array, *, is_local: bool) -> Integers:
         return micros
     seconds = micros // _SECOND
     return micros + (zone.local(seconds) - seconds) * _SECOND
-
-
-def _nulls(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-    missing = np.zeros(len(columns[0]), np.bool_)
-    for column in columns:
-        if column.null_count:
-            missing |= column.is_null().to_numpy(zero_copy_only=False)
-    return missing
 
 
 def _months_of(micros: Integers) -> tuple[Integers, Integers]:
@@ -112,7 +104,7 @@ def _months_between(first: Integers, last: Integers) -> Integers:
 
 
 def _spans(compute: Callable[[str, pa.Array, pa.Array], Integers], columns: Sequence[pa.Array]) -> pa.Array:
-    missing = _nulls(columns)
+    missing = null_rows(columns)
     unit = columns[0][0].as_py() if len(columns[0]) else None
     # Values are one value where each equals the next, which takes a fifth of comparing them with it.
     if unit is not None and columns[0][1:].equals(columns[0][:-1]):
@@ -150,7 +142,7 @@ def spans(columns: Sequence[pa.Array]) -> pa.Array:
 
 def ages(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute age: from the second moment to the first one in months, then days, then times, each of one sign."""
-    missing = _nulls(columns)
+    missing = null_rows(columns)
     last, first = (_microseconds(column, is_local=True) for column in columns)
     is_back = last < first
     early, late = np.minimum(first, last), np.maximum(first, last)
@@ -173,7 +165,7 @@ def _intervals(found: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> pa.Ar
 def last_days(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute last_day."""
     days = months_of(_microseconds(columns[0], is_local=True) // _DAY)
-    return pa.array(first_days(days + 1) - 1, mask=_nulls(columns)).cast(pa.int32()).view(pa.date32())
+    return pa.array(first_days(days + 1) - 1, mask=null_rows(columns)).cast(pa.int32()).view(pa.date32())
 
 
 def months_between(columns: Sequence[pa.Array]) -> pa.Array:
@@ -183,7 +175,7 @@ def months_between(columns: Sequence[pa.Array]) -> pa.Array:
     is_whole = since // _DAY == until // _DAY
     is_whole |= (since // _DAY + 1 == _last_days(begun)) & (until // _DAY + 1 == _last_days(ended))
     parts = np.where(is_whole, 0, (until - since) / _SECOND / _SECONDS_OF_MONTH)
-    return pa.array(np.round(ended - begun + parts, 8), mask=_nulls(columns))
+    return pa.array(np.round(ended - begun + parts, 8), mask=null_rows(columns))
 
 
 def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
@@ -202,7 +194,7 @@ def seconds_since_1970(columns: Sequence[pa.Array]) -> pa.Array:
         return pc.divide(interval_lengths(columns).cast(pa.float64(), safe=False), float(_SECOND))
     if types.is_time(columns[0].type):
         return pc.divide(columns[0].cast(pa.time64("us")).view(pa.int64()).cast(pa.float64()), float(_SECOND))
-    return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=_nulls(columns))
+    return pa.array(_microseconds(columns[0], is_local=False) / _SECOND, mask=null_rows(columns))
 
 
 def within_minute(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
@@ -224,8 +216,8 @@ def within_minute(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
     else:
         rest, ticks = _microseconds(column, is_local=True) % (60 * _SECOND), _SECOND
     if ticks <= per_second:
-        return pa.array(rest * (per_second // ticks), mask=_nulls(columns))
-    return pa.array(np.sign(rest) * (np.abs(rest) // (ticks // per_second)), mask=_nulls(columns))
+        return pa.array(rest * (per_second // ticks), mask=null_rows(columns))
+    return pa.array(np.sign(rest) * (np.abs(rest) // (ticks // per_second)), mask=null_rows(columns))
 
 
 def _seconds_of_months(months: int) -> float:
@@ -242,7 +234,7 @@ def since_1970(per_second: int, columns: Sequence[pa.Array]) -> pa.Array:
         return pc.multiply_checked(column.cast(pa.int64()), _SECOND // per_second).view(MICROSECONDS)
     if types.is_timestamp(column.type) and TICKS[column.type.unit] >= per_second:
         return _divide(column.view(pa.int64()), TICKS[column.type.unit] // per_second)
-    micros = pa.array(_microseconds(column, is_local=False), mask=_nulls(columns))
+    micros = pa.array(_microseconds(column, is_local=False), mask=null_rows(columns))
     return (
         _divide(micros, _SECOND // per_second)
         if per_second <= _SECOND
@@ -263,7 +255,7 @@ def interval_lengths(columns: Sequence[pa.Array]) -> pa.Array:
     days = parts["months"].astype(np.int64) * _DAYS_OF_MONTH + parts["days"]
     if (np.abs(days) > _MOST_DAYS).any():
         raise SqlError(f"an INTERVAL of more than {_MOST_DAYS:,} days is not compared")
-    return pa.array(days * _DAY + parts["nanoseconds"] // 1_000, mask=_nulls(columns))
+    return pa.array(days * _DAY + parts["nanoseconds"] // 1_000, mask=null_rows(columns))
 
 
 def count_years(size: int, columns: Sequence[pa.Array]) -> pa.Array:
@@ -275,9 +267,9 @@ def count_years(size: int, columns: Sequence[pa.Array]) -> pa.Array:
         return pc.if_else(column.is_valid(), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
     if types.is_interval(column.type):
         parts = np.frombuffer(column.buffers()[1], _PARTS)[column.offset : column.offset + len(column)]
-        return pa.array(np.fix(parts["months"] / (12 * size)).astype(np.int64), mask=_nulls(columns))
+        return pa.array(np.fix(parts["months"] / (12 * size)).astype(np.int64), mask=null_rows(columns))
     years = pc.year(column).fill_null(1).to_numpy(zero_copy_only=False)
-    return pa.array(np.where(years > 0, (years - 1) // size + 1, -(-years // size) - 1), mask=_nulls(columns))
+    return pa.array(np.where(years > 0, (years - 1) // size + 1, -(-years // size) - 1), mask=null_rows(columns))
 
 
 def durations_of(intervals: pa.Array) -> pa.Array:
@@ -310,12 +302,12 @@ def days_of(columns: Sequence[pa.Array]) -> pa.Array:
         raise SqlError("a number of days is beyond 2147483647")
     found = np.zeros(len(days), _PARTS)
     found["days"] = days
-    return _intervals(found, _nulls(columns))
+    return _intervals(found, null_rows(columns))
 
 
 def multiply_intervals(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute interval_times: numbers of one interval, parts of whose months are days, thirty to a month, and parts of days times."""
-    missing = _nulls(columns)
+    missing = null_rows(columns)
     counts = columns[0].fill_null(0).to_numpy(zero_copy_only=False)
     months, days, times = (column[0].as_py() or 0 for column in columns[1:]) if len(columns[0]) else (0, 0, 0)
     found = np.zeros(len(counts), _PARTS)
@@ -374,12 +366,12 @@ def timestamps_of_seconds(columns: Sequence[pa.Array]) -> pa.Array:
         raise SqlError(f"to_timestamp({value}) is no moment; expected seconds since 1970 from -9.2e12 to 9.2e12")
     whole = np.floor(seconds)
     micros = whole.astype(np.int64) * _SECOND + np.round((seconds - whole) * _SECOND).astype(np.int64)
-    return pa.array(micros, mask=_nulls(columns)).view(SECONDS_TYPE)
+    return pa.array(micros, mask=null_rows(columns)).view(SECONDS_TYPE)
 
 
 def made_timestamps(columns: Sequence[pa.Array]) -> pa.Array:
     """Compute make_timestamp; `SqlError` for parts that are no moment."""
-    missing = _nulls(columns)
+    missing = null_rows(columns)
     year, month, day, hour, minute = (column.fill_null(1).to_numpy() for column in columns[:5])
     second = np.round(columns[5].fill_null(0).to_numpy() * _SECOND).astype(np.int64)
     months = (year - 1970) * 12 + month - 1

@@ -33,7 +33,7 @@ from lance_flight.engine.translation.rewriting import closing, items_within, sql
 from lance_flight.engine.translation.typed_calls import QUERIES_ONLY
 from lance_flight.engine.writes.computed_columns import stored_default
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, SchemaError, SpecError, SqlError
-from lance_flight.model.arrow_types import children, is_binary, rebuilt, replace_innermost
+from lance_flight.model.arrow_types import is_binary, replace_innermost
 from lance_flight.model.json_documents import JSON, is_json
 from lance_flight.model.naming import column_name_problem, partition_column, shown_text
 from lance_flight.model.schema import (
@@ -241,7 +241,9 @@ def _planned_type(text: str) -> pa.DataType:
     query = f"SELECT CAST(NULL AS {sql_type(known)}) AS value"
     try:
         planned = context.sql_with_options(query, QUERIES_ONLY).schema().field("value").type
-        return _with_kinds(planned, iter([kind for _, _, kind in unknown])) if unknown else planned
+        left = iter([kind for _, _, kind in unknown])
+        stand_in = pa.month_day_nano_interval()
+        return replace_innermost(planned, lambda inner: next(left) if unknown and inner == stand_in else inner)
     except Exception as exc:
         raise SchemaError(
             "type", [f"{shown_text(text)} is not a type: {with_sent_position(plain_message(exc), query, None)}"]
@@ -292,13 +294,6 @@ def _key_and_value(text: str, tokens: list[Token], place: int, close: int) -> tu
         raise SchemaError("type", [f"{shown_text(text)} is not a type: MAP has two, as in MAP(VARCHAR, INT)"])
     (comma,) = commas
     return text[tokens[place + 1].stop : comma.start], text[comma.stop : tokens[close].start]
-
-
-def _with_kinds(kind: pa.DataType, kinds: Iterator[pa.DataType]) -> pa.DataType:
-    """Return a type with the next of some kinds for each that stands in their place."""
-    if kind == pa.month_day_nano_interval():
-        return next(kinds)
-    return rebuilt(kind, [child.with_type(_with_kinds(child.type, kinds)) for child in children(kind)])
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
