@@ -48,7 +48,7 @@ class Written:
 
     def rows(self) -> pa.Table:
         """Stage, and return what would be committed."""
-        return Staging(self.namespace.store, None).rows([self.transaction], self.transaction.base)
+        return Staging(self.namespace.store).rows([self.transaction], self.transaction.base)
 
     def abort(self) -> None:
         """Give up."""

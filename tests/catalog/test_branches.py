@@ -15,7 +15,7 @@ from lance_flight.catalog import table as tables
 from lance_flight.catalog.maintenance.vacuum import VacuumRules, vacuum
 from lance_flight.catalog.manifests.snapshot import BranchVersion
 from lance_flight.catalog.manifests.version_log import Revision
-from lance_flight.catalog.publication import publish
+from lance_flight.catalog.publication import publish, replace_branch
 from lance_flight.catalog.storage.store import BranchRef, Store
 from lance_flight.catalog.table import PartitionedNamespace
 from lance_flight.engine.translation.evaluation import evaluate
@@ -293,6 +293,111 @@ def test_a_branch_whose_history_has_expired_is_published_all_the_same(place: Pat
     assert len(draft(place).log.history()) == 1
     publish(opened(place), "draft")
     assert ids(place) == [1, 2, 3, 4, 5, 30, 40, 50]
+
+
+def test_a_branch_that_was_replaced_by_an_old_version_is_published_after_a_vacuum(place: Path) -> None:
+    """What main has done since that version is no change of the branch, however much of the history has expired."""
+    old = opened(place).snapshot().version
+    for number in range(3, 6):
+        opened(place).append([rows((10 * number, "b"))], evaluate)
+    opened(place).drop_branch("draft")
+    opened(place).create_branch("draft")
+    replace_branch(opened(place), "draft", old)
+    opened(place).append([rows((60, "b"))], evaluate)
+    for number in range(3, 6):
+        draft(place).append([rows((number, "a"))], evaluate)
+        vacuum(opened(place), VacuumRules(retain_hours=0, transaction_hours=0, force=True), now=time.time() + 1e7)
+    assert branch_ids(place) == [1, 2, 3, 4, 5]
+    publish(opened(place), "draft")
+    assert ids(place) == [1, 2, 3, 4, 5, 30, 40, 50, 60]
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_an_append_that_was_written_before_its_branch_was_replaced_goes_on_top_of_it(
+    place: Path, *, staged: bool
+) -> None:
+    draft(place).append([rows((3, "a"))], evaluate)
+    late = written(draft(place), (4, "a"), (5, "new"))
+    if staged:
+        late.namespace.commits.stage(late.transaction)
+    opened(place).append([rows((6, "a"))], evaluate)
+    replace_branch(opened(place), "draft")
+    late.commit()
+    assert branch_ids(place) == [1, 2, 4, 5, 6]
+    assert ids(place) == [1, 2, 6]
+    publish(opened(place), "draft")
+    assert ids(place) == [1, 2, 4, 5, 6]
+
+
+RETAINED = 3600.0
+
+
+def _names(place: Path) -> list[str]:
+    table = opened(place)
+    return sorted(each.ref.name for each in table.references())
+
+
+def _vacuum(place: Path, after: float, **rules: Any) -> list[tuple[str, str]]:
+    """Vacuum as if so many seconds had gone by; the tags and branches that went."""
+    report = vacuum(opened(place), VacuumRules(**rules), now=time.time() + after)
+    return [(each.kind, each.name) for each in report.removed if each.kind in {"tag", "branch"}]
+
+
+def test_vacuum_drops_a_tag_and_a_branch_once_their_time_is_over(place: Path) -> None:
+    table = opened(place)
+    table.create_tag("stays")
+    table.create_tag("goes", retain=RETAINED)
+    table.create_branch("short", retain=RETAINED)
+    assert _vacuum(place, RETAINED - 60) == []
+    assert _vacuum(place, RETAINED + 60, dry_run=True) == [("branch", "short"), ("tag", "goes")]
+    assert _names(place) == ["draft", "goes", "short", "stays"]
+    assert _vacuum(place, RETAINED + 60) == [("branch", "short"), ("tag", "goes")]
+    assert _names(place) == ["draft", "stays"]
+    # Of the same name, and of the same version: nobody has limited their time.
+    table.create_tag("goes")
+    table.create_branch("short")
+    assert _vacuum(place, 1e7) == []
+    assert _names(place) == ["draft", "goes", "short", "stays"]
+
+
+def test_a_branch_is_kept_from_its_newest_commit_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    then = time.time() - 2 * RETAINED
+    with monkeypatch.context() as patched:
+        patched.setattr(tables.time, "time", lambda: then)
+        opened(place).create_branch("short", retain=RETAINED)
+    opened(place).on_branch("short").append([rows((3, "a"))], evaluate)
+    assert _vacuum(place, 0) == []
+    assert _vacuum(place, RETAINED + 60) == [("branch", "short")]
+    assert ids(place) == [1, 2]
+
+
+def test_a_replaced_tag_or_branch_is_kept_for_as_long_from_then_on(place: Path) -> None:
+    table = opened(place)
+    table.create_tag("goes", retain=RETAINED)
+    table.create_branch("short", retain=RETAINED)
+    table.append([rows((3, "a"))], evaluate)
+    table.replace_tag("goes")
+    replace_branch(table, "short")
+    assert _vacuum(place, RETAINED - 60) == []
+    replace_branch(table, "short", retain=3 * RETAINED)
+    table.replace_tag("goes", retain=3 * RETAINED)
+    assert _vacuum(place, 2 * RETAINED) == []
+    assert _vacuum(place, 3 * RETAINED + 60) == [("branch", "short"), ("tag", "goes")]
+
+
+def test_the_time_of_a_tag_that_never_came_is_not_that_of_a_later_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "create_tag", die)
+        with pytest.raises(KeyboardInterrupt):
+            opened(place).create_tag("good", retain=RETAINED)
+    opened(place).create_tag("good")
+    assert _vacuum(place, 1e7) == []
+    assert "good" in _names(place)
 
 
 def test_the_schema_changes_while_a_branch_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

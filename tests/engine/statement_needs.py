@@ -112,9 +112,12 @@ NEEDS = {
     "ALTER TABLE t DETACH PARTITION (x = 1) TO u": "DDL t, SELECT t, DELETE t, DDL u, INSERT u",
     "ALTER TABLE t CREATE TAG a": "DDL t",
     "ALTER TABLE t REPLACE TAG a": "DDL t",
+    "ALTER TABLE t CREATE OR REPLACE TAG a RETAIN 7 DAYS": "DDL t",
     "ALTER TABLE t DROP TAG a": "DDL t",
     "ALTER TABLE t ROLLBACK TO 1": "DDL t",
     "ALTER TABLE t CREATE BRANCH a AS OF 1": "DDL t",
+    "ALTER TABLE t REPLACE BRANCH a AS OF 1": "DDL t",
+    "ALTER TABLE t CREATE OR REPLACE BRANCH a": "DDL t",
     "ALTER TABLE t DROP BRANCH a": "DDL t",
     "ALTER TABLE t PUBLISH BRANCH a": "DDL t, SELECT t",
     # A temporary table of one's own is altered without a grant on any other.

@@ -155,13 +155,111 @@ def test_a_branch_begins_where_it_is_told(database: Database, copied: str) -> No
     assert ids(database, copied) == [1, 2, 3, 4]
 
 
+REPLACED = [
+    pytest.param("", [1, 2, 3, 8, 9], id="by the newest version"),
+    pytest.param(" AS OF good", [1, 2, 3, 8], id="by a tag"),
+    pytest.param(" AS OF {first}", [1, 2, 3], id="by the version that it began at"),
+]
+
+
+@pytest.mark.parametrize(("point", "expected"), REPLACED)
+def test_a_replaced_branch_is_as_if_it_had_been_made_there(
+    database: Database, copied: str, point: str, expected: list[int]
+) -> None:
+    first = int(manifest(database.root / copied).version)
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a'), (5, 'new')")
+    database.run(f'DELETE FROM "{copied}@draft" WHERE id = 1')
+    database.run(f"INSERT INTO {copied} VALUES (8, 'a')")
+    database.run(f"ALTER TABLE {copied} CREATE TAG good")
+    database.run(f"INSERT INTO {copied} VALUES (9, 'b')")
+    database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft{point.format(first=first)}")
+    assert ids(database, f"{copied}@draft") == expected
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 8, 9]
+    begins, now = database.rows(f"SELECT forked_at, version FROM {copied}$branches")[0][:2]
+    assert ids(database, f"{copied}@{begins}") == expected
+    assert now > begins or point
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (20, 'c'), (21, 'c')")
+    database.run(f'DELETE FROM "{copied}@draft" WHERE id = 20')
+    assert ids(database, f"{copied}@draft") == [*expected, 21]
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 8, 9, 21]
+    database.run(f"DELETE FROM \"{copied}@draft\" WHERE p = 'c'")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 8, 9]
+
+
+def test_a_published_branch_is_replaced_and_published_again(database: Database, copied: str) -> None:
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (5, 'a'), (6, 'b')")
+    for number in (7, 8):
+        database.run(f"INSERT INTO {copied} VALUES ({number}, 'a')")
+    database.run(f"ALTER TABLE {copied} CREATE OR REPLACE BRANCH draft")
+    database.run(f"UPDATE \"{copied}@draft\" SET id = id + 10 WHERE p = 'a'")
+    assert ids(database, f"{copied}@draft") == [3, 11, 12, 14, 17, 18]
+    assert ids(database, copied) == [1, 2, 3, 4, 7, 8]
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [3, 11, 12, 14, 17, 18]
+    assert {row[-1] for row in database.rows(f"VERIFY TABLE {copied}")} == {None}
+
+
+def test_a_replaced_branch_has_the_columns_and_indices_of_main(database: Database, copied: str) -> None:
+    database.run(f'ALTER TABLE "{copied}@draft" ADD COLUMN extra INT')
+    database.run(f'CREATE INDEX mine ON "{copied}@draft" (id)')
+    database.run(f"ALTER TABLE {copied} ADD COLUMN other VARCHAR")
+    database.run(f"CREATE INDEX theirs ON {copied} (id)")
+    database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft")
+    assert database.rows(f'SELECT id, other FROM "{copied}@draft" WHERE id = 1') == [(1, None)]
+    assert "No field named extra" in database.refuses(f'SELECT extra FROM "{copied}@draft"')
+    assert database.rows(f'SELECT DISTINCT name FROM "{copied}@draft$indexes"') == [("theirs",)]
+    database.run(f'ALTER TABLE "{copied}@draft" ADD COLUMN later INT')
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert database.rows(f"SELECT id, other, later FROM {copied} WHERE id = 1") == [(1, None, None)]
+
+
+def test_a_branch_is_replaced_beside_a_new_partitioning_of_main(database: Database, copied: str) -> None:
+    first = int(manifest(database.root / copied).version)
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a')")
+    database.run(f"ALTER TABLE {copied} SET PARTITIONED BY (bucket(2, id), p)")
+    database.run(f"INSERT INTO {copied} VALUES (5, 'a'), (6, 'new')")
+    database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft")
+    assert ids(database, f"{copied}@draft") == [1, 2, 3, 5, 6]
+    listed = "SELECT spec_id, p, id_bucket, rows FROM {} ORDER BY ALL"
+    partitions = [database.rows(listed.format(f'"{name}$partitions"')) for name in (copied, f"{copied}@draft")]
+    assert partitions[0] == partitions[1]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (7, 'a')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 5, 6, 7]
+    database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft AS OF {first}")
+    assert ids(database, f"{copied}@draft") == [1, 2, 3]
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (8, 'new')")
+    assert "serialization_failure" in database.refuses(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft AS OF {first}")
+    database.run(f"INSERT INTO \"{copied}@draft\" VALUES (9, 'other')")
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == [1, 2, 3, 5, 6, 7, 9]
+    assert {row[-1] for row in database.rows(f"VERIFY TABLE {copied}")} == {None}
+
+
+def test_a_branch_with_a_partitioning_of_its_own_is_not_replaced(database: Database, copied: str) -> None:
+    database.run(f'ALTER TABLE "{copied}@draft" SET PARTITIONED BY (bucket(2, id))')
+    message = database.refuses(f"ALTER TABLE {copied} REPLACE BRANCH draft")
+    assert "expected DROP BRANCH, and CREATE BRANCH" in message
+    assert "bucket" in message
+    first = int(manifest(database.root / copied).version)
+    database.run(f"ALTER TABLE {copied} SET PARTITIONED BY (bucket(3, id))")
+    message = database.refuses(f"ALTER TABLE {copied} REPLACE BRANCH draft AS OF {first}")
+    assert "expected DROP BRANCH, and CREATE BRANCH" in message
+    assert "no branch 'nothing'" in database.refuses(f"ALTER TABLE {copied} REPLACE BRANCH nothing")
+
+
 def test_branches_are_listed_with_their_versions(database: Database, copied: str) -> None:
     forked = int(manifest(database.root / copied).version)
     database.run(f"ALTER TABLE {copied} CREATE BRANCH other")
     database.run(f"INSERT INTO \"{copied}@draft\" VALUES (4, 'a')")
     assert database.rows(f"SELECT * FROM {copied}$branches ORDER BY name") == [
-        ("draft", forked, forked + 1),
-        ("other", forked, forked),
+        ("draft", forked, forked + 1, None, None),
+        ("other", forked, forked, None, None),
     ]
     newest = database.rows(
         f'SELECT version, operation, tables_changed FROM "{copied}@draft$snapshots" ORDER BY version DESC LIMIT 1'

@@ -453,26 +453,35 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("CALL lake.system.fast_forward('{n}', 'main', 'trial')", "has PUBLISH BRANCH"),
             ("ALTER TABLE {t} DROP BRANCH IF EXISTS nothing", "rows []"),
             ("CALL lake.system.create_tag('{n}', 'kept')", "stored SELECT name FROM \"{n0}$tags\" = [('kept',)]"),
-            ("ALTER TABLE {t} CREATE TAG x RETAIN 180 DAYS", "refused expected no retention, and DROP"),
+            (
+                "ALTER TABLE {t} CREATE TAG y RETAIN 180 DAYS",
+                "stored SELECT retain_hours FROM \"{n0}$tags\" WHERE name = 'y' = [(4320.0,)]",
+            ),
+            ("SELECT max_reference_age_in_ms FROM {t}.refs WHERE name = 'y'", "rows [(15552000000,)]"),
+            ("ALTER TABLE {t} DROP TAG y", "stored SELECT name FROM \"{n0}$tags\" = [('kept',)]"),
             (
                 "ALTER TABLE {t} CREATE OR REPLACE BRANCH x",
                 "stored SELECT name FROM \"{n0}$branches\" WHERE name = 'x' = [('x',)]",
             ),
             ("ALTER TABLE {t} REPLACE TAG x AS OF VERSION 1", "fails no tag 'x'"),
             (
-                "ALTER TABLE {t} CREATE BRANCH x AS OF VERSION {v} RETAIN 7 DAYS",
-                "refused expected no retention, and DROP",
+                "ALTER TABLE {t} CREATE OR REPLACE BRANCH x AS OF VERSION {v} RETAIN 7 DAYS",
+                "stored SELECT retain_hours FROM \"{n0}$branches\" WHERE name = 'x' = [(168.0,)]",
             ),
             (
                 "ALTER TABLE {t} CREATE BRANCH x RETAIN 7 DAYS WITH SNAPSHOT RETENTION 2 SNAPSHOTS",
-                "refused expected no retention, and DROP",
+                "refused 'history.expire.max-snapshot-age-ms'",
             ),
             (
                 "INSERT INTO {t}.branch_trial VALUES (8, 2, NULL)",
                 'stored SELECT count(*) FROM "{n0}@trial" = [(3,)]',
             ),
-            ("ALTER TABLE {t} REPLACE BRANCH trial AS OF VERSION {v}", "refused DROP BRANCH, and CREATE BRANCH"),
-            ("ALTER TABLE {t} CREATE OR REPLACE BRANCH trial", "refused DROP BRANCH, and CREATE BRANCH"),
+            (
+                "ALTER TABLE {t} REPLACE BRANCH trial AS OF VERSION {v}",
+                'stored SELECT count(*) FROM "{n0}@trial" = [(2,)]',
+            ),
+            ("ALTER TABLE {t} CREATE OR REPLACE BRANCH trial", 'stored SELECT count(*) FROM "{n0}@trial" = [(2,)]'),
+            ("ALTER TABLE {t} REPLACE BRANCH nothing", "fails no branch 'nothing'"),
             ("SELECT * FROM {t}.refs WHERE name = 'trial'", "has type='BRANCH'"),
             ("SELECT count(*) FROM {t} VERSION AS OF 'kept'", "rows [(2,)]"),
             ("ALTER TABLE {t} DROP BRANCH x", "stored SELECT name FROM \"{n0}$branches\" = [('trial',)]"),
@@ -501,6 +510,11 @@ FORMS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
                 "SELECT id, _change_type, _commit_version FROM table_changes('{t}', {v}, {v}) ORDER BY id",
                 "rows [(1, 'insert', {v}), (2, 'insert', {v})]",
             ),
+            (
+                "SELECT id, _change_type FROM {t} WITH (readChangeFeed = 'true', startingVersion = '{v}', endingVersion = '{v}') ORDER BY id",
+                "rows [(1, 'insert'), (2, 'insert')]",
+            ),
+            ("SELECT * FROM {t} WITH (readChangeFeed = 'true')", "fails expected 'startingVersion'"),
             ("SELECT count(*), count(_commit_timestamp) FROM table_changes('{t}', {v}) WHERE id = 7", "rows [(1, 1)]"),
             (
                 "CALL lake.system.create_changelog_view(table => '{n}', changelog_view => '{n0}_view', options => map('start-snapshot-id', '{v}'))",

@@ -112,6 +112,43 @@ def test_a_query_of_a_stream_is_written(copy: Copy, server: Server, sql: SparkSe
     assert sql.table(f"lake.{copy.target}_new.specs").filter("is_current AND position >= 0").count() == 1
 
 
+@pytest.mark.parametrize("copy", IN_SPARK, indirect=True)
+def test_deltas_option_reads_the_changes_from_a_version_on_in_batches_and_streams(
+    copy: Copy, server: Server, sql: SparkSession, tmp_path: Path
+) -> None:
+    source = copy.target.removesuffix("_copy")
+    first = int(server.value(f'SELECT max(version) FROM "{source}$snapshots"')) + 1
+    copy.insert(4)
+    server.run(f"DELETE FROM {source} WHERE id = 1")
+    copy.insert(7)
+    changes = [(1, "delete"), (4, "insert"), (7, "insert")]
+
+    def streamed(place: str, **bounds: str) -> list[tuple[int, str]]:
+        feed = copy.rows(readChangeFeed="true", **bounds).selectExpr("id", "p", "_change_type AS label")
+        copy.run(feed, checkpointLocation=str(tmp_path / place))
+        found = server.rows(f"SELECT id, label FROM {copy.target} ORDER BY id, label")
+        server.run(f"DELETE FROM {copy.target}")
+        return found
+
+    assert streamed("from", startingVersion=str(first), versions_per_trigger="1") == changes
+    assert streamed("whole") == [(2, "insert"), (3, "insert"), (4, "insert"), (7, "insert")]
+    assert streamed("latest", startingVersion="latest") == []
+    with pytest.raises(Exception, match=r"endingversion=9.*does not end"):
+        copy.rows(readChangeFeed="true", startingVersion="1", endingVersion="9")
+
+    def batch(**options: object) -> list[tuple[int, str]]:
+        found = sql.read.options(**options).table(f"{copy.catalog}.{source}")  # type: ignore[arg-type]
+        return [tuple(row) for row in found.select("id", "_change_type").orderBy("id").collect()]  # type: ignore[misc]
+
+    assert batch(readChangeFeed="true", startingVersion=first) == changes
+    assert batch(readChangeFeed="true", startingVersion=first, endingVersion=first + 1) == changes[:2]
+    (moment,) = server.rows(f'SELECT committed_at FROM "{source}$snapshots" WHERE version = {first}')[0]
+    assert batch(readChangeData="true", startingTimestamp=moment.isoformat(), endingVersion=first) == changes[1:2]
+    for wrong in ({}, {"startingVersion": "x"}, {"startingVersion": 1, "startingTimestamp": "2026-01-01"}):
+        with pytest.raises(Exception, match=r"readChangeFeed with .*: expected"):
+            batch(readChangeFeed="true", **wrong)
+
+
 def test_the_format_copies_every_row_once(copy: Copy, server: Server, spark: SparkSession) -> None:
     """What ends such a stream, and how it goes on, is in `test_stream_planning`."""
     target, source = f"{copy.target}_2", copy.target.removesuffix("_copy")

@@ -1,4 +1,4 @@
-"""Publishing a branch: what it has changed becomes what the main branch shows, in one commit.
+"""Publishing a branch: what it has changed becomes what the main branch shows, in one commit. And the other way round: replacing it.
 
 Columns, specs and indices that one of the two has changed come along. Tables of the branch and of main that lack columns of the
 other get a version with all of them first, which nobody sees (`schema_evolution.py`).
@@ -9,9 +9,11 @@ met again, and the next one begins there.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
@@ -21,8 +23,9 @@ from lance.fragment import DeletionFile
 
 from lance_flight.catalog.commits.transaction import repin_rows
 from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.references import REPLACED, Replacement, replacement_of
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
-from lance_flight.catalog.manifests.version_log import Difference, Revision, conform_rows
+from lance_flight.catalog.manifests.version_log import Difference, Revision, back_to, conform_rows
 from lance_flight.catalog.schema_evolution import Computed, SchemaStep, StagedSchemas
 from lance_flight.catalog.storage.formats import version_of
 from lance_flight.catalog.storage.lance_columns import field_id, numbers_of_columns
@@ -64,7 +67,10 @@ class BranchMerge:
     def merged_specs(self, schema: NamespaceSchema) -> tuple[PartitionSpec, ...]:
         """Return the specs of both over the merged columns; `SerializationFailure` where both have new ones, or a type breaks one."""
         known = {spec.id for spec in self.base.specs}
-        mine, theirs = ([spec for spec in side.specs if spec.id not in known] for side in (self.main, self.tip))
+        mine, theirs = (
+            [spec for spec in side.specs if spec.id not in known and spec not in other.specs]
+            for side, other in ((self.main, self.tip), (self.tip, self.main))
+        )
         if mine and theirs:
             new = " and ".join(", ".join(spec.to_text() for spec in specs) for specs in (theirs, mine))
             self.refuse([f"both have been given another partitioning: {new}"])
@@ -109,17 +115,30 @@ class BranchMerge:
         return side.tables_named(sorted(name for name in object_ids if name.endswith(SEPARATOR + TABLE)))
 
 
-def met_at(main: Manifest, branch: Manifest, ref: BranchRef) -> Snapshot:
-    """Return the snapshot at which a branch and the main one agreed last: its last publication, or the fork.
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The `version` of the main branch that a branch was made at, or replaced by, and what its publications since then are `marked` with."""
 
-    Where the history of the publication has expired it is the fork, which never does: that refuses more, never less.
-    """
-    for _, said in main.properties(ref.forked_at):
-        identifier, _, version = said.get(PUBLISHED, "").rpartition("@")
-        if identifier == ref.identifier:
-            with suppress(NotFound):
-                return branch.snapshot(int(version))
-    return main.snapshot(ref.forked_at)
+    version: int
+    mark: str
+
+    @classmethod
+    def of(cls, ref: BranchRef, tip: Snapshot) -> Beginning:
+        """Return the beginning of a branch as its newest snapshot tells it."""
+        replacement = replacement_of(tip)
+        return cls(ref.forked_at, ref.identifier) if replacement is None else cls(replacement.version, replacement.mark)
+
+    def met_at(self, main: Manifest, branch: Manifest) -> Snapshot:
+        """Return the snapshot at which a branch and the main one agreed last: its last publication, or the beginning.
+
+        Where the history of the publication has expired it is the beginning, which never does: that refuses more, never less.
+        """
+        for _, said in main.properties(self.version):
+            mark, _, version = said.get(PUBLISHED, "").rpartition("@")
+            if mark == self.mark:
+                with suppress(NotFound):
+                    return branch.snapshot(int(version))
+        return main.snapshot(self.version)
 
 
 def _find_broken_fields(
@@ -153,6 +172,57 @@ def publish(namespace: PartitionedNamespace, name: str) -> int:
         return namespace.evolve(_Publication(namespace, branch, tip))
 
 
+_MARK_BYTES = 6
+
+
+def replace_branch(
+    namespace: PartitionedNamespace,
+    name: str,
+    at: int | str | datetime | None = None,
+    retain: float | None = None,
+) -> None:
+    """Make a branch equal to a snapshot of the main one (None: the newest one), in one commit, as if it had been made there.
+
+    What was written to it before is published no more. It is kept for so many seconds (None: for as long as before).
+    `Unsupported` for a branch with a partitioning of its own: specs are never taken back.
+    """
+    branch, old = namespace.on_branch(name), namespace.snapshot_to_branch(at)
+    with namespace.hold(old, is_newest=at is None):
+        branch.commit_change(partial(_replaced, old, namespace.snapshot().specs, name))
+    if retain is not None:
+        namespace.retain(name, next(ref.forked_at for ref in namespace.branches if ref.name == name), retain)
+
+
+def _meaning(spec: PartitionSpec) -> tuple[object, ...]:
+    """Return what a spec means, whatever types its fields have by now."""
+    return spec.id, *((field.field_id, tuple(field.source_ids), field.rule) for field in spec.fields)
+
+
+def _replaced(old: Snapshot, specs: Sequence[PartitionSpec], name: str, newest: Snapshot) -> Revision:
+    """Return the change that makes the newest snapshot of a branch equal to an old one of the main branch, which has these `specs` by now."""
+    known = set(map(_meaning, specs))
+    own = [spec for spec in newest.specs if _meaning(spec) not in known]
+    if own:
+        raise Unsupported(
+            f"branch {name!r} cannot be replaced by version {old.version}: it has a partitioning of its own,"
+            f" {', '.join(spec.to_text() for spec in own)}; expected DROP BRANCH, and CREATE BRANCH"
+        )
+    missing = old.specs[len(newest.specs) :]
+    if missing:
+        fields = [field for field in old.rows.schema if field.name not in newest.rows.schema.names]
+        rows = conform_rows(newest.rows, pa.schema([*newest.rows.schema, *fields]))
+        newest = replace(newest, specs=(*newest.specs, *missing), rows=rows)
+    # Where versions of tables of the main branch have the numbers of those that were written here, these must not be met again.
+    replacement = Replacement(version=old.version, mark=secrets.token_hex(_MARK_BYTES))
+    revision = back_to(old)(newest) or Revision(operation="")
+    return replace(
+        revision,
+        specs=(*revision.specs, *missing),
+        operation=f"replace branch {name} by version {old.version}",
+        notes={REPLACED: asdict(replacement), **note_of(list(definitions_of(old)))},
+    )
+
+
 class _Publication:
     """The change that publishes a branch, made on one snapshot of main after another (`version_log.Change`)."""
 
@@ -160,6 +230,7 @@ class _Publication:
         if branch.branch is None:
             raise AssertionError("the main branch is published to")
         self._main, self._branch, self._ref, self._tip = namespace.log, branch.log, branch.branch, tip
+        self._beginning = Beginning.of(branch.branch, tip)
         self._root = namespace.store
         self._tables = StagedSchemas(namespace.store)
         self._operation = f"publish branch {self._ref.name}"
@@ -167,7 +238,7 @@ class _Publication:
     def __call__(self, newest: Snapshot) -> Revision | None:
         """Return the rows and the metadata that publish the branch; None where main has all of it."""
         self._check_formats(newest)
-        base = met_at(self._main, self._branch, self._ref)
+        base = self._beginning.met_at(self._main, self._branch)
         merge = BranchMerge(ref=self._ref, base=base, main=newest, tip=self._tip)
         schema = merge.merged_schema()
         specs = merge.merged_specs(schema)
@@ -192,7 +263,7 @@ class _Publication:
             rows=rows,
             removed=difference.removed,
             notes=notes,
-            properties={PUBLISHED: f"{self._ref.identifier}@{self._tip.version}"},
+            properties={PUBLISHED: f"{self._beginning.mark}@{self._tip.version}"},
         )
 
     def _check_formats(self, newest: Snapshot) -> None:

@@ -6,10 +6,11 @@ decisions 3, 4 and 12 to 16.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -29,6 +30,7 @@ from lance_flight.catalog.manifests.manifest import (
     manifest_schema,
 )
 from lance_flight.catalog.manifests.manifest_rows import version_rows
+from lance_flight.catalog.manifests.references import Retention, change_retention, retentions_of
 from lance_flight.catalog.manifests.snapshot import (
     DERIVED_VALUES,
     FILE_VERSION,
@@ -79,6 +81,23 @@ from lance_flight.model.file_versions import NEWEST
 from lance_flight.model.naming import MANIFEST, new_key, object_id, spec_id_of
 from lance_flight.model.schema import NamespaceSchema
 from lance_flight.model.spec import Evaluate, PartitionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReference:
+    """A tag or branch of a table with the seconds for which it is kept, and the moment `ends`, in seconds since 1970, of their end (None: it is kept)."""
+
+    ref: TagRef | BranchRef
+    retain: float | None = None
+    ends: float | None = None
+
+    @classmethod
+    def of(cls, ref: TagRef | BranchRef, begins: int, kept: Mapping[str, Retention], used: float) -> KeptReference:
+        """Return the tag or branch that begins at a version, and was `used` last at a moment, with what was noted of it."""
+        retention = kept.get(ref.name)
+        if retention is None or retention.version != begins:
+            return cls(ref)
+        return cls(ref, retention.seconds, retention.end(used))
 
 
 class Table(ABC):
@@ -150,17 +169,59 @@ class Table(ABC):
         """The names that snapshots have."""
         return tags_of(self._main())
 
-    def create_tag(self, name: str, at: int | str | datetime | None = None, *, replaces: bool = False) -> None:
-        """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it; with `replaces` by a name that another one has."""
+    def create_tag(self, name: str, at: int | str | datetime | None = None, retain: float | None = None) -> None:
+        """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it, for so many seconds (None: until it is dropped)."""
         self.refuse_on_branch("be given tags")
         snapshot = self.snapshot(at)
+        if name not in {tag.name for tag in self.tags}:
+            self.retain(name, snapshot.version, retain)
         with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
-            (replace_tag if replaces else create_tag)(main, name, snapshot.version)
+            create_tag(main, name, snapshot.version)
+
+    def replace_tag(self, name: str, at: int | str | datetime | None = None, retain: float | None = None) -> None:
+        """Have a tag name another snapshot (None: the newest one), for so many seconds (None: for as long as it said before)."""
+        self.refuse_on_branch("be given tags")
+        known = {tag.name: tag for tag in self.tags}
+        if name not in known:
+            raise NotFound.named("tag", name, known)
+        snapshot = self.snapshot(at)
+        self.retain(name, snapshot.version, retain or self._retained(name, known[name].version))
+        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
+            replace_tag(main, name, snapshot.version)
+
+    def retain(self, name: str, version: int, seconds: float | None) -> None:
+        """Note for how long the tag or branch that is about to begin at a version is kept (None: until it is dropped).
+
+        Noted before it is there, the time is never lost; and what is noted of one that never came is not said of another.
+        """
+        retention = None if seconds is None else Retention(version, seconds, time.time())
+        if retention is not None or name in retentions_of(self.snapshot()):
+            self.evolve(change_retention(name, retention))
+
+    def _retained(self, name: str, version: int) -> float | None:
+        """Return the seconds for which the tag or branch that begins at a version is kept; None where it has no such time."""
+        retention = retentions_of(self.snapshot()).get(name)
+        return None if retention is None or retention.version != version else retention.seconds
+
+    def references(self) -> list[KeptReference]:
+        """Return the tags and branches of the table, each with the moment at which its time is over."""
+        kept = retentions_of(self.snapshot())
+        tags = [KeptReference.of(tag, tag.version, kept, 0.0) for tag in self.tags]
+        return [*tags, *(KeptReference.of(ref, ref.forked_at, kept, self._written(ref, kept)) for ref in self.branches)]
+
+    def _written(self, branch: BranchRef, kept: Mapping[str, Retention]) -> float:
+        """Return the moment, in seconds since 1970, of the newest commit on a branch whose time is limited."""
+        return self.on_branch(branch.name).snapshot().committed_at.timestamp() if branch.name in kept else 0.0
 
     def drop_tag(self, name: str) -> None:
         """Delete the tag of a snapshot."""
         with self.log.changing_references(self.snapshot()) as main:
             drop_tag(main, name)
+
+    def drop_reference(self, ref: TagRef | BranchRef) -> None:
+        """Delete a tag or a branch of the table."""
+        with self.log.changing_references(self.snapshot()) as main:
+            (drop_tag if isinstance(ref, TagRef) else drop_branch)(main, ref.name)
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield all rows of the newest snapshot, one partition table after another."""
@@ -405,7 +466,11 @@ class PartitionedNamespace(Table):
         """Make the newest snapshot equal to an old one, in one commit, and return its version."""
         old = self.snapshot(at)
         with self.hold(old, is_newest=False):
-            return evolve(self.log, back_to(old), self._writable)
+            return self.commit_change(back_to(old))
+
+    def commit_change(self, change: Change) -> int:
+        """Commit a change that brings back columns which are known by their ids, and return its version."""
+        return evolve(self.log, change, self._writable)
 
     @property
     def branches(self) -> list[BranchRef]:
@@ -419,22 +484,30 @@ class PartitionedNamespace(Table):
             raise NotFound.named("branch", name, known)
         return self._branches.setdefault(known[name], PartitionedNamespace(self.store, known[name]))
 
-    def create_branch(self, name: str, at: int | str | datetime | None = None) -> None:
-        """Begin a branch at a snapshot (None: the newest one)."""
+    def create_branch(self, name: str, at: int | str | datetime | None = None, retain: float | None = None) -> None:
+        """Begin a branch at a snapshot (None: the newest one), for so many seconds since it was written (None: until it is dropped)."""
         self.refuse_on_branch("have branches of their own")
         if "?" in self.store.uri:
             raise Unsupported(
                 f"{self.store.name!r} cannot have branches: Lance takes what follows a ? in a path for a query; expected a"
                 " table, and a root, without ? in its name"
             )
+        snapshot = self.snapshot_to_branch(at)
+        if name not in branches_of(self._main()):
+            self.retain(name, snapshot.version, retain)
+        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
+            create_branch(main, name, snapshot.version, self.log.store)
+
+    def snapshot_to_branch(self, at: int | str | datetime | None) -> Snapshot:
+        """Return the snapshot that a branch is to begin at (None: the newest one); `Unsupported` for one that none can begin at."""
+        self.refuse_on_branch("have branches of their own")
         snapshot = self._writable() if at is None else self.snapshot(at)
         if snapshot.floating or NAMESPACE_KEY not in snapshot.metadata:
             raise Unsupported(
                 f"no branch can begin at snapshot {snapshot.version}: it is older than the first write of this"
                 " library, and some of its tables have no fixed version"
             )
-        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
-            create_branch(main, name, snapshot.version, self.log.store)
+        return snapshot
 
     def drop_branch(self, name: str) -> None:
         """Forget a branch; what main shows of it since it was published stays."""

@@ -293,18 +293,15 @@ def _make_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tu
     kind, name = match["kind"].upper(), _unquoted(match["name"])
     if match["rest"]:
         raise Unsupported(
-            f"CREATE {kind} {name} … {match['rest']}: expected no retention, and DROP {kind} {name} when its time is over: nothing drops it before"
+            f"CREATE {kind} {name} … {match['rest']}: expected RETAIN n DAYS alone; how long versions are retained is a property of"
+            " the table, 'history.expire.max-snapshot-age-ms'"
         )
     if match["unless"] and _is_named(asked, table, kind, name):
         return None
     point = f" AS OF {match['version']}" if match["version"] else ""
-    verb = match["verb"].upper()
-    if verb not in {"CREATE", "REPLACE"}:
-        verb = "REPLACE" if _is_named(asked, table, kind, name) else "CREATE"
-    if (verb, kind) == ("REPLACE", "BRANCH"):
-        # Made of two commits, it would be gone for good where the second one fails.
-        raise Unsupported(f"REPLACE BRANCH {name}: expected DROP BRANCH, and CREATE BRANCH … AS OF VERSION")
-    return f"ALTER TABLE {_sql(table)} {verb} {kind} {quote_name(name)}{point}", False
+    retain = f" {match['retain']}" if match["retain"] else ""
+    verb = " ".join(match["verb"].upper().split())
+    return f"ALTER TABLE {_sql(table)} {verb} {kind} {quote_name(name)}{point}{retain}", False
 
 
 def _drop_named(asked: SqlRunner, table: NamedTable, match: re.Match[str]) -> tuple[str, bool] | None:
@@ -461,7 +458,7 @@ _STATEMENTS: Mapping[str, _Meaning] = MappingProxyType(
         r"ALTER TABLE\s+(?P<verb>ADD|DROP)\s+PARTITION\s+FIELD\s+(?P<fields>.+)": _change_fields,
         r"ALTER TABLE\s+(?P<verb>REPLACE)\s+PARTITION\s+FIELD\s+(?P<fields>.+?)\s+WITH\s+(?P<replacing>.+)": _change_fields,
         rf"ALTER TABLE\s+(?P<verb>CREATE(?:\s+OR\s+REPLACE)?|REPLACE)\s+(?P<kind>BRANCH|TAG)\s+(?P<unless>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})"
-        r"(?:\s+AS\s+OF\s+VERSION\s+(?P<version>\d+))?\s*(?P<rest>.*)": _make_named,
+        r"(?:\s+AS\s+OF\s+VERSION\s+(?P<version>\d+))?(?:\s+(?P<retain>RETAIN\s+\d+\s+(?:DAYS|HOURS|MINUTES)))?\s*(?P<rest>.*)": _make_named,
         rf"ALTER TABLE\s+DROP\s+(?P<kind>BRANCH|TAG)\s+(?P<if>IF\s+EXISTS\s+)?(?P<name>{_NAME})": _drop_named,
         rf"ALTER TABLE\s+(?:ALTER|CHANGE)\s+(?:COLUMN\s+)?(?P<column>{_NAME}(?:\.{_NAME})*)\s+SET\s+NOT\s+NULL": _require,
         r"ALTER TABLE\s+DROP\s+(?:IF\s+EXISTS\s+)?PARTITION\s*(?P<values>\([^`]*\))": _says(

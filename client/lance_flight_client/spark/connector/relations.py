@@ -322,8 +322,9 @@ METADATA: Mapping[str, str] = MappingProxyType(
         "history": "SELECT committed_at AS made_current_at, version AS snapshot_id, lag(version) OVER (ORDER BY version) AS parent_id,"
         " true AS is_current_ancestor FROM {snapshots}",
         "metadata_log_entries": "SELECT committed_at AS timestamp, version AS latest_snapshot_id, operation FROM {snapshots}",
-        "refs": "SELECT 'main' AS name, 'BRANCH' AS type, max(version) AS snapshot_id FROM {snapshots}"
-        " UNION ALL SELECT name, 'BRANCH', version FROM {branches} UNION ALL SELECT name, 'TAG', version FROM {tags}",
+        "refs": "SELECT 'main' AS name, 'BRANCH' AS type, max(version) AS snapshot_id, CAST(NULL AS BIGINT) AS max_reference_age_in_ms"
+        " FROM {snapshots} UNION ALL SELECT name, 'BRANCH', version, CAST(retain_hours * 3600000 AS BIGINT) FROM {branches}"
+        " UNION ALL SELECT name, 'TAG', version, CAST(retain_hours * 3600000 AS BIGINT) FROM {tags}",
         "snapshots": "SELECT *, version AS snapshot_id, lag(version) OVER (ORDER BY version) AS parent_id FROM {snapshots}",
         "files": "SELECT *, path AS file_path, 'lance' AS file_format, rows - deleted_rows AS record_count,"
         " bytes AS file_size_in_bytes FROM {files}",

@@ -359,7 +359,7 @@ class Commits:
 
     def stage(self, transaction: Transaction) -> None:
         """Stage the last statement of a transaction, so that its own snapshot alone shows it."""
-        transaction.show(_staging_of(self._log).rows([transaction], transaction.base))
+        transaction.show(Staging(self._log.root).rows([transaction], transaction.base))
 
 
 class _Together:
@@ -368,7 +368,7 @@ class _Together:
     def __init__(self, log: VersionLog, members: list[_Member]) -> None:
         self.members = members
         self._log = log
-        self._staging = _staging_of(log)
+        self._staging = Staging(log.root)
         self._attempts = 0
 
     def newest(self) -> Snapshot:
@@ -439,10 +439,6 @@ def _with_columns(revision: Revision, evolved: Revision) -> Revision:
         rows=without_repeats(pa.concat_tables(rows)),
         schema=evolved.schema,
     )
-
-
-def _staging_of(log: VersionLog) -> Staging:
-    return Staging(log.root, log.table_branch)
 
 
 def _begin_guards(group: Sequence[Transaction]) -> None:

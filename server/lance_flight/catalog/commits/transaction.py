@@ -72,11 +72,10 @@ class _Target:
 
 
 class Staging:
-    """Stages the changes of a group of transactions, again and again until they are committed; `branch` is the tables'."""
+    """Stages the changes of a group of transactions, again and again until they are committed."""
 
-    def __init__(self, root: Store, branch: str | None) -> None:
+    def __init__(self, root: Store) -> None:
         self._root = root
-        self._branch = branch
         self._done: dict[tuple[str, FixedPin | None, tuple[int, ...]], Staged] = {}
 
     def rows(self, group: Sequence[Transaction], snapshot: Snapshot) -> pa.Table:
@@ -144,7 +143,11 @@ class Staging:
         """
         head, *rest = sorted(target.parts, key=lambda part: not part.rewrites)
         table = target.table
-        base = None if table is None else partitions.base_of(self._root.child(table.location), table.pin, self._branch)
+        base = (
+            None
+            if table is None
+            else partitions.base_of(self._root.child(table.location), table.pin, snapshot.table_branch)
+        )
         location = head.added.location if table is None else table.location
         key = target.object_id, base, tuple(map(id, target.parts))
         if key in self._done:

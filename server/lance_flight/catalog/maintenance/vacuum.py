@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
@@ -30,6 +30,8 @@ from lance import LanceDataset
 from lance_flight.catalog.bulk.pieces import Progress
 from lance_flight.catalog.commits.commit import OLD_SECONDS
 from lance_flight.catalog.maintenance import OperationReport
+from lance_flight.catalog.manifests.manifest import Manifest
+from lance_flight.catalog.manifests.references import replacement_of
 from lance_flight.catalog.manifests.snapshot import BranchVersion, Version
 from lance_flight.catalog.storage.durability import flush, take_back
 from lance_flight.catalog.storage.leases import (
@@ -49,13 +51,23 @@ from lance_flight.catalog.storage.leases import (
 )
 from lance_flight.catalog.storage.retries import conflicts
 from lance_flight.catalog.storage.staging_area import last_full, run_with_reserve
-from lance_flight.catalog.storage.store import HERE, UNREADABLE, Store, StoredFile, is_table_branch, open_branch
+from lance_flight.catalog.storage.store import (
+    HERE,
+    UNREADABLE,
+    BranchRef,
+    Store,
+    StoredFile,
+    TagRef,
+    branches_of,
+    is_table_branch,
+    open_branch,
+)
 from lance_flight.catalog.storage.table_versions import LocationGuard
 from lance_flight.catalog.storage.whole_files import BRANCHES, INDICES, PRIVATE, VERSIONS, is_detached, parse_version
 from lance_flight.catalog.table import Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import all_segments
-from lance_flight.errors import Conflict, LanceFlightError, Refused, StorageFull
+from lance_flight.errors import Conflict, InvalidInput, LanceFlightError, NotFound, Refused, StorageFull
 from lance_flight.faults import failpoint
 from lance_flight.model.naming import MANIFEST, is_table_directory
 from lance_flight.model.operations import check_least
@@ -356,10 +368,12 @@ class Expiry:
 
 
 @contextmanager
-def expire(namespace: Store, manifest: Store, *, retain: float, now: float, announce: bool) -> Iterator[Expiry]:
+def expire(
+    namespace: Store, manifest: Store, *, retain: float, now: float, announce: bool, over: Collection[str] = ()
+) -> Iterator[Expiry]:
     """Select the snapshots to expire, and announce them while the block runs; resume a run that died.
 
-    `manifest` is the Lance table whose versions are the snapshots.
+    `manifest` is the Lance table whose versions are the snapshots; the tags `over` keep nothing.
 
     A snapshot goes once it has not been the newest one of its branch for `retain` seconds (and `leases.GRACE` at
     least). Never the newest, one with a tag, one that a branch begins at, or one that a reader holds.
@@ -382,14 +396,14 @@ def expire(namespace: Store, manifest: Store, *, retain: float, now: float, anno
     # A lease on that is one which was renewed too late, by a process that was stopped: it protects nothing any more.
     confirmed = snapshots_in(place, (file for file in announced if file.path.endswith(CONFIRMED)))
     confirmed &= everything - newest
-    candidates = (((old | begun) & everything) - newest - _anchored_snapshots(manifest)) | confirmed
+    candidates = (((old | begun) & everything) - newest - _anchored_snapshots(manifest, over)) | confirmed
     name = secrets.token_hex(8)
     if announce and candidates:
         make_private(namespace, EXPIRING)
         place.put(name + SUFFIX, to_bytes(candidates))
     # Only after the announcement: a reader leases an old snapshot, or tags it, first and then looks at the announcement.
     in_use = leased_snapshots(namespace, now) | leases.held(namespace)
-    anchored = _anchored_snapshots(manifest)
+    anchored = _anchored_snapshots(manifest, over)
     expired = (candidates - in_use - anchored) | confirmed
     rest = everything - newest - expired
     stay = {
@@ -444,13 +458,24 @@ def pins_of(namespace: Store, snapshots: Iterable[SnapshotId], *, are_expired: b
     return Pins(versions, frozenset(floating))
 
 
-def _anchored_snapshots(manifest: Store) -> set[SnapshotId]:
-    """Return what tags refer to, and where branches begin."""
+def _anchored_snapshots(manifest: Store, over: Collection[str]) -> set[SnapshotId]:
+    """Return what tags refer to, those `over` left out, and where branches begin."""
     dataset = manifest.open()
-    tags = {(tag.get("branch"), int(tag["version"])) for tag in dataset.tags.list().values()}
-    return tags | {
+    tags = {(tag.get("branch"), int(tag["version"])) for name, tag in dataset.tags.list().items() if name not in over}
+    begun = {
         (branch.get("parent_branch"), int(branch["parent_version"])) for branch in dataset.branches.list().values()
     }
+    replaced = _replacements(manifest, branches_of(dataset).values()) if manifest.name == MANIFEST else ()
+    return tags | begun | set(replaced)
+
+
+def _replacements(manifest: Store, branches: Iterable[BranchRef]) -> Iterator[SnapshotId]:
+    """Yield the snapshots of the main branch that branches were replaced by."""
+    for branch in branches:
+        with suppress(NotFound):
+            replacement = replacement_of(Manifest(manifest, branch).snapshot())
+            if replacement is not None:
+                yield None, replacement.version
 
 
 def _unseen_pins(dataset: LanceDataset, seen: set[tuple[str, ...]], present: AbstractSet[str] | None) -> pa.Table:
@@ -527,7 +552,7 @@ class VacuumRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """One thing that went: `snapshots`, `versions` of a table with their files, or a `directory`."""
+    """One thing that went: a `tag` or `branch` whose time is over, `snapshots`, `versions` of a table with their files, or a `directory`."""
 
     kind: str
     name: str
@@ -636,7 +661,8 @@ def _vacuum(namespace: Table, rules: VacuumRules, progress: Progress | None, now
     retain = rules.retain_hours * HOUR
     if rules.force and not rules.dry_run:
         _await_leases(namespace.store, run.now)
-    with expire(namespace.store, history, retain=retain, now=run.now, announce=not rules.dry_run) as expiry:
+    over = run.references(namespace)
+    with expire(namespace.store, history, retain=retain, now=run.now, announce=not rules.dry_run, over=over) as expiry:
         failpoint("expiry_announced")
         if namespace.is_partitioned:
             run.tables(expiry, progress)
@@ -683,6 +709,20 @@ class _Run:
         """Refuse to continue if another table has the name by now: all of its partitions would be orphans."""
         if not self.standing.is_there:
             raise Conflict(f"table {self.store.name!r} was dropped or renamed by another writer")
+
+    def references(self, namespace: Table) -> list[str]:
+        """Drop the tags and branches whose time is over, and return the names of these tags."""
+        over = [each.ref for each in namespace.references() if each.ends is not None and each.ends < self.now]
+        for ref in over:
+            try:
+                if not self.rules.dry_run:
+                    namespace.drop_reference(ref)
+            except (InvalidInput, NotFound) as exc:
+                self.skipped.append(Skipped(name=ref.name, why=str(exc)))
+            else:
+                kind = "tag" if isinstance(ref, TagRef) else "branch"
+                self.removed.append(Removed(kind=kind, name=ref.name, amount=SweepTotals()))
+        return [ref.name for ref in over if isinstance(ref, TagRef)]
 
     def tables(self, expiry: Expiry, progress: Progress | None) -> None:
         """Trim every partition table, and remove the directories of those that no snapshot knows any more."""

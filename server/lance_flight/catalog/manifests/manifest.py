@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC
 from itertools import count
 from pathlib import Path
@@ -29,6 +30,7 @@ from lance_flight.catalog.manifests.manifest_rows import (
     with_note,
     write_retyped,
 )
+from lance_flight.catalog.manifests.references import replacement_of
 from lance_flight.catalog.manifests.snapshot import SCHEMA_KEY, Snapshot, check_in_place, read_misplaced
 from lance_flight.catalog.manifests.version_log import Revision, VersionLog, require_snapshot, said_of
 from lance_flight.catalog.storage.durability import committing, hold_place
@@ -185,13 +187,17 @@ class Manifest(VersionLog):
     def __init__(self, store: Store, branch: BranchRef | None = None) -> None:
         place = store if branch is None else store.child(BRANCHES, branch.name)
         super().__init__(store.parent, store, place, None if branch is None else branch.table_branch)
+        self._branch = branch
 
     def parse(self, dataset: LanceDataset) -> Snapshot | NotFound:
         self.place.check_files(dataset)
         snapshot = read_snapshot(dataset, self.root, self.table_branch)
-        return snapshot or NotFound(
-            f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>"
-        )
+        if snapshot is None:
+            return NotFound(f"{self.root.name!r} is not a partitioned namespace: its metadata has no {SPEC_KEY}<N>")
+        replacement = None if self._branch is None else replacement_of(snapshot)
+        if self._branch is None or replacement is None:
+            return snapshot
+        return replace(snapshot, table_branch=replacement.table_branch(self._branch.name))
 
     def is_namespace(self) -> bool:
         """Return whether a partitioned namespace lies here, be it a broken one; nothing is read where the newest version is in memory."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lance_flight.catalog.maintenance.survey import PolicyValue, set_policy
 from lance_flight.catalog.manifests.snapshot import PartitionTable, Snapshot
 from lance_flight.catalog.manifests.version_log import Revision
 from lance_flight.catalog.plain_table import PlainTable, write_plain
-from lance_flight.catalog.publication import publish
+from lance_flight.catalog.publication import publish, replace_branch
 from lance_flight.catalog.roots.attachments import Attachment, detach, detached_rows, show_values
 from lance_flight.catalog.roots.directory import PUBLIC, Root, TableName
 from lance_flight.catalog.storage.formats import unstorable_in
@@ -56,6 +57,9 @@ from lance_flight.model.hashing import match
 from lance_flight.model.naming import PLAIN_SUFFIX
 from lance_flight.model.spec import PartitionField, PartitionSpec
 
+MOST_RETAINED = 36500 * 86400.0
+"""Seconds of a century: the moment at which the time of a tag or branch ends is one that Arrow and clients have."""
+
 
 class _BranchAlteration(HistoryAlteration):
     """Alteration of the branches of a table, independent of the session's branch."""
@@ -75,22 +79,49 @@ class _BranchAlteration(HistoryAlteration):
 
 @dataclass(frozen=True, slots=True)
 class CreateBranch(_BranchAlteration):
-    """ALTER TABLE t CREATE BRANCH name [AS OF point]."""
+    """ALTER TABLE t CREATE BRANCH name [AS OF point] [RETAIN n DAYS]."""
 
     forms = ("ALTER TABLE t CREATE BRANCH",)
 
     table: TableRef
     branch: str
     at: Point | None = None
+    retain: float | None = None
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> CreateBranch:
+    def read(cls, cursor: Cursor, table: TableRef) -> Self:
         branch, at = _branch(cursor), read_as_of(cursor)
-        return cls(table, branch, at)
+        return cls(table, branch, at, _read_retain(cursor))
 
     def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
         with naming(name, self.at):
-            table.create_branch(self.branch, self.at)
+            table.create_branch(self.branch, self.at, self.retain)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceBranch(CreateBranch):
+    """ALTER TABLE t REPLACE BRANCH name [AS OF point] [RETAIN n DAYS]: the branch equals the main one, in one commit."""
+
+    forms = ("ALTER TABLE t REPLACE BRANCH",)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        known = [each.name for each in table.branches]
+        if self.branch not in known:
+            raise NotFound.named("branch", self.branch, known)
+        with naming(name, self.at):
+            replace_branch(table, self.branch, self.at, self.retain)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOrReplaceBranch(ReplaceBranch):
+    """ALTER TABLE t CREATE OR REPLACE BRANCH name [AS OF point] [RETAIN n DAYS]."""
+
+    forms = ("ALTER TABLE t CREATE OR REPLACE BRANCH",)
+
+    def alter_branches(self, name: TableName, table: PartitionedNamespace) -> None:
+        is_there = self.branch in {each.name for each in table.branches}
+        alter = ReplaceBranch.alter_branches if is_there else CreateBranch.alter_branches
+        alter(self, name, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,27 +368,28 @@ class Rename(HistoryAlteration):
 
 @dataclass(frozen=True, slots=True)
 class CreateTag(HistoryAlteration):
-    """ALTER TABLE t CREATE TAG name [AS OF point]."""
+    """ALTER TABLE t CREATE TAG name [AS OF point] [RETAIN n DAYS]."""
 
     forms = ("ALTER TABLE t CREATE TAG",)
 
     table: TableRef
     tag: str
     at: Point | None = None
+    retain: float | None = None
 
     @classmethod
-    def read(cls, cursor: Cursor, table: TableRef) -> CreateTag:
+    def read(cls, cursor: Cursor, table: TableRef) -> Self:
         tag, at = _tag(cursor), read_as_of(cursor)
-        return cls(table, tag, at)
+        return cls(table, tag, at, _read_retain(cursor))
 
     def alter(self, root: Root, name: TableName, table: Table) -> None:
         with naming(name, self.at):
-            table.create_tag(self.tag, self.at)
+            table.create_tag(self.tag, self.at, self.retain)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceTag(CreateTag):
-    """ALTER TABLE t REPLACE TAG name [AS OF point]: the name goes to another version in one step."""
+    """ALTER TABLE t REPLACE TAG name [AS OF point] [RETAIN n DAYS]: the name goes to another version in one step."""
 
     forms = ("ALTER TABLE t REPLACE TAG",)
 
@@ -366,7 +398,19 @@ class ReplaceTag(CreateTag):
         if self.tag not in known:
             raise NotFound.named("tag", self.tag, known)
         with naming(name, self.at):
-            table.create_tag(self.tag, self.at, replaces=True)
+            table.replace_tag(self.tag, self.at, self.retain)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOrReplaceTag(ReplaceTag):
+    """ALTER TABLE t CREATE OR REPLACE TAG name [AS OF point] [RETAIN n DAYS]."""
+
+    forms = ("ALTER TABLE t CREATE OR REPLACE TAG",)
+
+    def alter(self, root: Root, name: TableName, table: Table) -> None:
+        is_there = self.tag in {each.name for each in table.tags}
+        alter = ReplaceTag.alter if is_there else CreateTag.alter
+        alter(self, root, name, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +456,23 @@ class Rollback(HistoryAlteration):
 
 def _tag(cursor: Cursor) -> str:
     return cursor.word("the name of a tag")
+
+
+_SECONDS = {"DAY": 86400.0, "DAYS": 86400.0, "HOUR": 3600.0, "HOURS": 3600.0, "MINUTE": 60.0, "MINUTES": 60.0}
+
+
+def _read_retain(cursor: Cursor) -> float | None:
+    """Read `[RETAIN n DAYS | HOURS | MINUTES]`, how long a tag or branch is kept, in seconds."""
+    if not cursor.accept("RETAIN"):
+        return None
+    number = cursor.number("a number of days, hours or minutes")
+    unit = next((word for word in _SECONDS if cursor.accept(word)), None)
+    if unit is None:
+        raise cursor.error("DAYS, HOURS or MINUTES")
+    seconds = number * _SECONDS[unit]
+    if not 0 < seconds <= MOST_RETAINED:
+        raise SqlError(f"RETAIN {number} {unit}: expected a minute to {MOST_RETAINED / 86400:,.0f} days")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from lance_flight.catalog.maintenance.compaction import CompactionRules
 from lance_flight.catalog.maintenance.indexing import missing_segment
 from lance_flight.catalog.manifests.snapshot import PIN_COLUMNS, Latest, PartitionTable, Snapshot, SpecTables
-from lance_flight.catalog.storage.store import Store
+from lance_flight.catalog.publication import Beginning
+from lance_flight.catalog.storage.store import BranchRef, Store, TagRef
 from lance_flight.catalog.storage.table_versions import map_tables
-from lance_flight.catalog.table import Table
+from lance_flight.catalog.table import KeptReference, Table
 from lance_flight.catalog.tables import partitions
 from lance_flight.catalog.tables.indices import Coverage, IndexDefinition, indices_of
 from lance_flight.catalog.tables.schema_adapter import identify_columns, path_within
@@ -262,36 +263,58 @@ def _count(rows: Sequence[int]) -> str:
 
 
 def tags_table(table: Table) -> MetadataTable:
-    """Return `t$tags`: one row per tag of a table, with its name and the version that it refers to."""
+    """Return `t$tags`: one row per tag of a table, with its name, the version that it refers to, and how long it is kept."""
     schema = pa.schema(
         [
             pa.field("name", pa.utf8(), nullable=False),
             pa.field("version", pa.int64(), nullable=False),
             pa.field("branch", pa.utf8()),
+            *_RETAINED,
         ]
     )
-    return MetadataTable(schema, lambda _: pa.Table.from_pylist([asdict(tag) for tag in table.tags], schema=schema))
+
+    def build(_: list[str]) -> pa.Table:
+        kept = [(each.ref, each) for each in table.references()]
+        rows = [{**asdict(ref), **_retained(each)} for ref, each in kept if isinstance(ref, TagRef)]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    return MetadataTable(schema, build)
+
+
+_RETAINED = (pa.field("retain_hours", pa.float64()), pa.field("expires_at", pa.timestamp("us", "UTC")))
+
+
+def _retained(reference: KeptReference) -> dict[str, object]:
+    if reference.retain is None or reference.ends is None:
+        return {}
+    return {"retain_hours": reference.retain / 3600, "expires_at": datetime.fromtimestamp(reference.ends, UTC)}
 
 
 def branches_table(table: Table) -> MetadataTable:
-    """Return `t$branches`: one row per branch, with its name, the main branch's version that it forked from, and its newest version."""
+    """Return `t$branches`: a row per branch, with its name, the main branch's version that it begins at, its newest version, and how long it is kept."""
     schema = pa.schema(
         [
             pa.field("name", pa.utf8(), nullable=False),
             pa.field("forked_at", pa.int64(), nullable=False),
             pa.field("version", pa.int64(), nullable=False),
+            *_RETAINED,
         ]
     )
 
     def build(_: list[str]) -> pa.Table:
-        rows = [
-            {
-                "name": branch.name,
-                "forked_at": branch.forked_at,
-                "version": int(table.on_branch(branch.name).log.open().version),
-            }
-            for branch in table.branches
-        ]
+        rows = []
+        for reference in table.references():
+            if isinstance(reference.ref, BranchRef):
+                tip = table.on_branch(reference.ref.name).snapshot()
+                begins = Beginning.of(reference.ref, tip).version
+                rows.append(
+                    {
+                        "name": reference.ref.name,
+                        "forked_at": begins,
+                        "version": tip.version,
+                        **_retained(reference),
+                    }
+                )
         return pa.Table.from_pylist(rows, schema=schema)
 
     return MetadataTable(schema, build)

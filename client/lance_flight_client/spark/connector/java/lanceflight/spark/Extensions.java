@@ -8,6 +8,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
@@ -35,7 +36,9 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectParser((session, parser) -> parser(session, parser));
+        // Before names are looked up.
         extensions.injectHintResolutionRule(session -> new SchemaEvolution(session));
+        extensions.injectHintResolutionRule(session -> new ChangeFeed(session));
         TableChanges.inject(extensions);
         return BoxedUnit.UNIT;
     }
@@ -123,6 +126,13 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
 
     static boolean isOurs(SparkSession session, String catalog) {
         return LanceFlightCatalog.class.getName().equals(session.sessionState().conf().getConfString(CATALOG + catalog, ""));
+    }
+
+    /** Returns whether a name that is not looked up yet is one of a table in a catalog of ours. */
+    static boolean isOurs(SparkSession session, UnresolvedRelation named) {
+        boolean isAlone = named.multipartIdentifier().size() == 1;
+        return !isAlone && isOurs(session, named.multipartIdentifier().head())
+            || isOurs(session, session.sessionState().catalogManager().currentCatalog().name());
     }
 
     private static String quoted(String name) {

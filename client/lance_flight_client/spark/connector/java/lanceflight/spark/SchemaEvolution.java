@@ -53,10 +53,7 @@ final class SchemaEvolution extends Rule<LogicalPlan> {
 
     private boolean isOurs(NamedRelation table) {
         if (table instanceof UnresolvedRelation named) {
-            String first = named.multipartIdentifier().head();
-            boolean isAlone = named.multipartIdentifier().size() == 1;
-            return Extensions.isOurs(session, first) && !isAlone
-                || Extensions.isOurs(session, session.sessionState().catalogManager().currentCatalog().name());
+            return Extensions.isOurs(session, named);
         }
         return table instanceof DataSourceV2Relation known && known.table() instanceof LanceFlightTable;
     }

@@ -62,7 +62,7 @@ final class TableChanges extends AbstractFunction1<Seq<Expression>, LogicalPlan>
     }
 
     /** Returns `t` and the microseconds of a moment; null for what is none. */
-    private static String moment(String text) {
+    static String moment(String text) {
         Option<Object> found = DateTimeUtils.stringToTimestamp(
             UTF8String.fromString(text), ZoneId.of(SQLConf.get().sessionLocalTimeZone()));
         return found.isEmpty() || text.isEmpty() ? null : "t" + found.get();
