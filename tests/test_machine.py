@@ -178,6 +178,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.parametrize("given", ["2", "many"])
+def test_a_number_of_workers_that_was_set_for_other_programs_holds_up_no_query(given: str) -> None:
+    """With fewer workers than lanes wait for, each partition-wise query waits until that is given up."""
+    code = "import os, lance_flight.engine as engine; print(os.environ['TOKIO_WORKER_THREADS'] == str(engine.WORKERS))"
+    environment = {**os.environ, "TOKIO_WORKER_THREADS": given}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout == "True\n"
+
+
 def test_freed_memory_is_used_again() -> None:
     """A page that was given back to the system is a fault when it is written anew."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}

@@ -2,5 +2,18 @@
 
 import os
 
-# Read once, when DataFusion starts its runtime. Lanes block a worker while Lance reads: have more than cores.
-os.environ.setdefault("TOKIO_WORKER_THREADS", "64")
+from lance_flight.machine import cores
+
+
+def worker_count(cores: int) -> int:
+    """Return the number of DataFusion's workers: lanes block some of them while Lance reads, and others have to go on.
+
+    >>> worker_count(2), worker_count(96)
+    (64, 384)
+    """
+    return max(64, 4 * cores)
+
+
+WORKERS = worker_count(cores())
+# Read once, when DataFusion starts its runtime. Whatever was set before is about other programs.
+os.environ["TOKIO_WORKER_THREADS"] = str(WORKERS)

@@ -6,7 +6,6 @@ reader of the batches, which may be one of DataFusion's workers.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_flight.engine import WORKERS
 from lance_flight.engine.query.tables.table_view import TableView
 from lance_flight.engine.runtime.streams import AHEAD_BYTES, HeldBytes
 from lance_flight.errors import OutOfMemory
@@ -53,7 +53,7 @@ class Admission:
                 self._changed.notify_all()
 
 
-admission = Admission(int(os.environ["TOKIO_WORKER_THREADS"]) - cores())
+admission = Admission(WORKERS - cores())
 
 
 def run(tasks: Sequence[Task], lanes: int, ahead: HeldBytes | None = None) -> Iterator[pa.RecordBatch]:
