@@ -276,7 +276,7 @@ def test_a_commit_puts_nothing_into_a_table_that_takes_the_name_meanwhile(
 
 IN_PLACE = {
     "a tag": lambda a: a.create_tag("new"),
-    "a tag of another snapshot": lambda a: a.create_tag("old", replaces=True),
+    "a tag of another snapshot": lambda a: a.replace_tag("old"),
     "a tag less": lambda a: a.drop_tag("old"),
     "metadata": lambda a: a.log.update_metadata(a.snapshot(), {"k": "v"}),
     "a rollback": lambda a: a.rollback(a.snapshot().version - 1),

@@ -145,7 +145,7 @@ def test_a_tag_names_the_newest_version_or_the_one_it_is_given(
         assert database.value(f'SELECT count(*) FROM "{table}@{name.strip(chr(34))}"') == expected
     named = {"again": first, "newest": third, "oldest": first, "quoted": second, "v1.0-RC": second}
     listed = [(name, version, None) for name, version in sorted(named.items())]
-    assert database.rows(f"SELECT * FROM {table}$tags ORDER BY name") == listed
+    assert database.rows(f"SELECT name, version, branch FROM {table}$tags ORDER BY name") == listed
     assert {name: tag["version"] for name, tag in stock(database, table, partitioned_by).tags.list().items()} == named
 
 
