@@ -52,6 +52,7 @@ OWN_SPARK = (
     "test_cluster.py",
     "test_connect.py",
     "test_connector_jars.py::test_the_jar_of_this_spark_is_built_again_the_same",
+    "test_connector_suites.py",
     "test_connector_versions.py",
     "test_pipelines.py::test_the_documented_pipelines_run_as_they_stand",
     "test_sql_page.py::test_a_wheel_is_enough",

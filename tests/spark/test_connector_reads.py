@@ -51,6 +51,28 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
+def test_a_dataframe_reads_what_was_written_after_it_was_made(
+    sql: SparkSession, database: Database, table: str, catalog: str
+) -> None:
+    """Spark loads a table again that has a version, so that all parts of a query read one."""
+    database.run(f"CREATE TABLE {table} (id BIGINT, p VARCHAR) PARTITIONED BY (p)")
+    database.run(f"INSERT INTO {table} VALUES (1, 'a')")
+    made = sql.table(f"{catalog}.{table}")
+    first = database.value(f'SELECT max(version) FROM "{table}$snapshots"')
+    pinned = sql.sql(f"SELECT * FROM {catalog}.{table} VERSION AS OF {first}")
+    assert made.count() == 1
+    database.run(f"INSERT INTO {table} VALUES (2, 'b')")
+    assert made.count() == 2
+    assert made.join(sql.table(f"{catalog}.{table}"), "id").count() == 2
+    assert pinned.count() == 1
+    database.run(f"ALTER TABLE {table} ADD COLUMN more INT")
+    assert sorted(made.filter("id > 0").collect()) == [(1, "a"), (2, "b")]
+    database.run(f"ALTER TABLE {table} RENAME COLUMN id TO key")
+    with pytest.raises(AnalysisException, match="INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"):
+        made.count()
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
 def test_fields_inside_columns_are_read_as_themselves(
     sql: SparkSession, database: Database, table: str, catalog: str
 ) -> None:

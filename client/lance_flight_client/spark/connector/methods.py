@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
+import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
+from lance_flight.model.arrow_types import children
 from lance_flight.model.schema import primary_key_name
 from pyspark.sql.types import StructType
 
@@ -144,7 +146,23 @@ def describe_table(name: NamedTable, relation: Relation, columns: StructType) ->
         "partitioning": [],
         "properties": {"provider": "lance_flight"},
         "takes_rows": isinstance(relation, DirectTable | ServerTable | NewTable | NewServerTable),
+        "version": _refreshed_version(relation),
     }
+
+
+def _refreshed_version(relation: Relation) -> str | None:
+    """Return the version by which Spark loads a table anew for a DataFrame that was made before; None where it stays as it was.
+
+    So does a table with structs: Spark takes one that has been given another field since, and then refuses its own plan.
+    """
+    if not isinstance(relation, DirectTable | ServerTable):
+        return None
+    return None if any(_has_struct(column.type) for column in relation.source) else str(relation.version)
+
+
+def _has_struct(kind: pa.DataType) -> bool:
+    """Return whether a type is a struct, or has one inside."""
+    return pa.types.is_struct(kind) or any(_has_struct(field.type) for field in children(kind))
 
 
 def create_table(given: Arguments) -> None:

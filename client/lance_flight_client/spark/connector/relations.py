@@ -70,6 +70,10 @@ class DirectTable:
         return self.plan.source
 
     @property
+    def version(self) -> int:
+        return self.plan.version
+
+    @property
     def is_pinned(self) -> bool:
         """Return whether this is the table at a point of its history, which takes no rows."""
         return self.plan.options.at is not None
@@ -121,6 +125,10 @@ class ServerTable(_SqlRelation):
     rows: int | None
     """Rows of the whole table, where the server says it."""
     evolution: ServerEvolution | None = None
+
+    @property
+    def version(self) -> int | None:
+        return self.options.snapshot
 
     @property
     def takes_conditions(self) -> bool:

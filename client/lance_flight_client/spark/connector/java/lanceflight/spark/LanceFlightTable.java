@@ -92,6 +92,12 @@ class LanceFlightTable implements SupportsRead, SupportsWrite, SupportsDeleteV2,
         return planner.catalog() + "." + loaded.get("name").asText();
     }
 
+    /** Returns the version that was loaded, by which Spark loads the table again before it runs a query; null for what has none. */
+    @Override
+    public String version() {
+        return loaded.path("version").textValue();
+    }
+
     @Override
     public StructType schema() {
         return schema;
