@@ -385,19 +385,32 @@ def test_a_replaced_tag_or_branch_is_kept_for_as_long_from_then_on(place: Path) 
     assert _vacuum(place, 3 * RETAINED + 60) == [("branch", "short"), ("tag", "goes")]
 
 
-def test_the_time_of_a_tag_that_never_came_is_not_that_of_a_later_one(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tag_whose_time_cannot_be_noted_is_not_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(tables, "create_tag", die)
-        with pytest.raises(KeyboardInterrupt):
-            opened(place).create_tag("good", retain=RETAINED)
+        patched.setattr(tables, "change_retention", die)
+        for make in (opened(place).create_tag, opened(place).create_branch):
+            with pytest.raises(KeyboardInterrupt):
+                make("good", retain=RETAINED)
+            assert _names(place) == ["draft"]
     opened(place).create_tag("good")
     assert _vacuum(place, 1e7) == []
     assert "good" in _names(place)
+
+
+def test_a_name_that_is_taken_keeps_its_time(place: Path) -> None:
+    table = opened(place)
+    table.create_branch("short", retain=3 * RETAINED)
+    begun = table.branches[-1].forked_at
+    for retain in (RETAINED, None):
+        with pytest.raises(AlreadyExists):
+            table.create_tag("short", begun, retain)
+        with pytest.raises(AlreadyExists):
+            table.create_branch("short", begun, retain)
+    assert _vacuum(place, 2 * RETAINED) == []
+    assert _vacuum(place, 3 * RETAINED + 60) == [("branch", "short")]
 
 
 def test_the_schema_changes_while_a_branch_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

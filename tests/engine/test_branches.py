@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from lance_flight.errors import SerializationFailure
 
 from tests.engine.database import Client, Database
 from tests.stock import manifest, manifest_rows, stored_by_value, stored_rows
@@ -215,6 +216,33 @@ def test_a_replaced_branch_has_the_columns_and_indices_of_main(database: Databas
     database.run(f'ALTER TABLE "{copied}@draft" ADD COLUMN later INT')
     database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
     assert database.rows(f"SELECT id, other, later FROM {copied} WHERE id = 1") == [(1, None, None)]
+
+
+CHANGES = [pytest.param(*write.values[:1], id=write.id) for write in WRITES]
+
+
+@pytest.mark.parametrize("is_forked", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_rows_of_a_branch_fails_once_the_branch_was_replaced(
+    database: Database, copied: str, change: str, *, is_forked: bool
+) -> None:
+    """The partition may look as it did, but what was written of it is elsewhere. Rows that are added go along."""
+    if is_forked:
+        database.run(f"INSERT INTO \"{copied}@draft\" VALUES (10, 'a'), (11, 'b')")
+    before = ids(database, copied)
+    with database.client() as client:
+        client.run("BEGIN")
+        client.run(change.format(t=f'"{copied}@draft"'))
+        database.run(f"ALTER TABLE {copied} REPLACE BRANCH draft")
+        if change.startswith("INSERT INTO"):
+            client.run("COMMIT")
+            before = [1, 2, 3, 4, 5, 6]
+        else:
+            with pytest.raises(SerializationFailure):
+                client.run("COMMIT")
+    assert ids(database, f"{copied}@draft") == before
+    database.run(f"ALTER TABLE {copied} PUBLISH BRANCH draft")
+    assert ids(database, copied) == stored_ids(database, copied) == before
 
 
 def test_a_branch_is_replaced_beside_a_new_partitioning_of_main(database: Database, copied: str) -> None:

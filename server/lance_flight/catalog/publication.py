@@ -190,7 +190,7 @@ def replace_branch(
     with namespace.hold(old, is_newest=at is None):
         branch.commit_change(partial(_replaced, old, namespace.snapshot().specs, name))
     if retain is not None:
-        namespace.retain(name, next(ref.forked_at for ref in namespace.branches if ref.name == name), retain)
+        namespace.retain(next(ref for ref in namespace.branches if ref.name == name), retain)
 
 
 def _meaning(spec: PartitionSpec) -> tuple[object, ...]:

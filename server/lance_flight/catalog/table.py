@@ -173,9 +173,11 @@ class Table(ABC):
         """Name a snapshot (None: the newest one), so that `snapshot(name)` finds it, for so many seconds (None: until it is dropped)."""
         self.refuse_on_branch("be given tags")
         snapshot = self.snapshot(at)
-        if name not in {tag.name for tag in self.tags}:
-            self.retain(name, snapshot.version, retain)
-        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
+        with (
+            self._retaining(TagRef(name, snapshot.version), retain),
+            self.hold(snapshot, is_newest=at is None),
+            self.log.changing_references(snapshot) as main,
+        ):
             create_tag(main, name, snapshot.version)
 
     def replace_tag(self, name: str, at: int | str | datetime | None = None, retain: float | None = None) -> None:
@@ -185,18 +187,33 @@ class Table(ABC):
         if name not in known:
             raise NotFound.named("tag", name, known)
         snapshot = self.snapshot(at)
-        self.retain(name, snapshot.version, retain or self._retained(name, known[name].version))
+        seconds = retain or self._retained(name, known[name].version)
+        if seconds is not None:
+            # For as long as the tag has another version it is kept.
+            self.retain(TagRef(name, snapshot.version), seconds)
         with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
             replace_tag(main, name, snapshot.version)
 
-    def retain(self, name: str, version: int, seconds: float | None) -> None:
-        """Note for how long the tag or branch that is about to begin at a version is kept (None: until it is dropped).
+    @contextmanager
+    def _retaining(self, ref: TagRef | BranchRef, seconds: float | None) -> Iterator[None]:
+        """Note for how long the tag or branch that the block makes is kept; it is dropped again where that cannot be noted."""
+        tags, branches = ([each.name for each in refs] for refs in (self.tags, self.branches))
+        if ref.name not in {*tags, *branches} and ref.name in retentions_of(self.snapshot()):
+            # Of one that was dropped, which may have begun at the same version.
+            self.evolve(change_retention(ref.name, None))
+        yield
+        if seconds is not None:
+            try:
+                self.retain(ref, seconds)
+            except BaseException:
+                with suppress(LanceFlightError):
+                    self.drop_reference(ref)
+                raise
 
-        Noted before it is there, the time is never lost; and what is noted of one that never came is not said of another.
-        """
-        retention = None if seconds is None else Retention(version, seconds, time.time())
-        if retention is not None or name in retentions_of(self.snapshot()):
-            self.evolve(change_retention(name, retention))
+    def retain(self, ref: TagRef | BranchRef, seconds: float) -> None:
+        """Note for how many seconds from now on a tag or branch is kept."""
+        version = ref.version if isinstance(ref, TagRef) else ref.forked_at
+        self.evolve(change_retention(ref.name, Retention(version, seconds, time.time())))
 
     def _retained(self, name: str, version: int) -> float | None:
         """Return the seconds for which the tag or branch that begins at a version is kept; None where it has no such time."""
@@ -493,9 +510,11 @@ class PartitionedNamespace(Table):
                 " table, and a root, without ? in its name"
             )
         snapshot = self.snapshot_to_branch(at)
-        if name not in branches_of(self._main()):
-            self.retain(name, snapshot.version, retain)
-        with self.hold(snapshot, is_newest=at is None), self.log.changing_references(snapshot) as main:
+        with (
+            self._retaining(BranchRef(name, snapshot.version, ""), retain),
+            self.hold(snapshot, is_newest=at is None),
+            self.log.changing_references(snapshot) as main,
+        ):
             create_branch(main, name, snapshot.version, self.log.store)
 
     def snapshot_to_branch(self, at: int | str | datetime | None) -> Snapshot:

@@ -185,6 +185,14 @@ def _has_same_id(meeting: Meeting) -> Conflicting | None:
     return Conflicting(f"{once.name} is being committed by another writer")
 
 
+def _branch_was_replaced(meeting: Meeting) -> Conflicting | None:
+    transaction, newest = meeting.transaction, meeting.newest
+    # A partition may have the same pin, but what was written of it lies on another Lance branch of its table.
+    if transaction.only_adds or transaction.base.table_branch == newest.table_branch:
+        return None
+    return Conflicting("the branch was replaced by another writer")
+
+
 def _was_replaced(meeting: Meeting) -> Conflicting | None:
     transaction, newest = meeting.transaction, meeting.newest
     old, new = transaction.base.metadata, newest.metadata
@@ -253,6 +261,7 @@ CONFLICTS = (
         "drops or replaces the table, or changes its columns; rows that are only added go beside ADD COLUMN",
         _was_replaced,
     ),
+    ConflictRule("one that changes, removes or compacts rows of a branch", "replaces the branch", _branch_was_replaced),
     ConflictRule("one with a commit id", "commits the same id", _has_same_id),
     ConflictRule("one that writes to a partition", "drops the partition", _was_dropped),
     ConflictRule("one that writes to a partition", "lets readers have whatever is its newest version", _lost_its_pin),
