@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+PROJECT = Path(__file__).parents[2]
 _TICK, _TICKS = 0.1, 1200
 
 
@@ -43,3 +44,14 @@ def descendants(module: str) -> list[int]:
         found += [pid for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
         below += children
     return found
+
+
+def with_pyspark(version: str) -> list[str]:
+    """Return the command of the project's Python with another version of PySpark."""
+    return ["uv", "run", "--no-sync", "--with", f"pyspark=={version}", "python"]
+
+
+def said_by_python(python: Sequence[str], code: str) -> str:
+    """Return what a program prints in a Python."""
+    run = subprocess.run([*python, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    return run.stdout.strip()

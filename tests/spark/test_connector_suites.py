@@ -15,8 +15,8 @@ import pytest
 from lance_flight_client.spark.connector.sessions import jar
 
 from tests.conformance.java import PATIENCE
+from tests.spark.processes import said_by_python, with_pyspark
 
-PROJECT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "suites"
 EXCEPTIONS = json.loads((SOURCES / "exceptions.json").read_text())
 """Tests that fail here, by suite and reason. Most ask tables in memory, which the suites are written for, what these remember."""
@@ -34,6 +34,13 @@ ARTIFACTS = [
     "org.scalatest:scalatest-compatible:3.2.19",
     "org.scalactic:scalactic_2.13:3.2.19",
 ]
+ROW_CHANGES = {
+    "DeleteSuite": "GroupBasedDeleteFromTableSuite",
+    "MergeSuite": "GroupBasedMergeIntoTableSuite",
+    "MergeDataFrameSuite": "MergeIntoDataFrameSuite",
+    "UpdateSuite": "GroupBasedUpdateTableSuite",
+}
+"""Suites of one template, each with the one of Spark's that it runs."""
 OPENED = (
     "java.lang",
     "java.lang.invoke",
@@ -56,15 +63,7 @@ OPENED = (
 @pytest.fixture(scope="module")
 def pyspark() -> Path:
     """The directory of a PySpark with the version of the suites."""
-    uv = ["uv", "run", "--no-sync", "--with", f"pyspark=={PYSPARK}", "python"]
-    said = subprocess.run(
-        [*uv, "-c", "import pyspark; print(pyspark.__path__[0])"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return Path(said.stdout.strip())
+    return Path(said_by_python(with_pyspark(PYSPARK), "import pyspark; print(pyspark.__path__[0])"))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,11 @@ def classes(pyspark: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         subprocess.run(copy, check=True, timeout=PATIENCE)
     path = f"{jar(PYSPARK)}:{place}/*:{pyspark}/jars/*"
     command = ["javac", "--release", "17", "-nowarn", "-proc:none", "-cp", path, "-d", place / "made"]
-    subprocess.run([*command, *sorted(SOURCES.glob("*.java"))], check=True, timeout=PATIENCE)
+    template = (SOURCES / "RowChanges.java.template").read_text()
+    for suite, base in ROW_CHANGES.items():
+        (place / f"{suite}.java").write_text(template.replace("{suite}", suite).replace("{base}", base))
+    sources = [*SOURCES.glob("*.java"), *place.glob("*.java")]
+    subprocess.run([*command, *sources], check=True, timeout=PATIENCE)
     return f"{place}/made:{path}"
 
 

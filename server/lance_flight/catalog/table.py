@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,7 +30,7 @@ from lance_flight.catalog.manifests.manifest import (
     manifest_schema,
 )
 from lance_flight.catalog.manifests.manifest_rows import version_rows
-from lance_flight.catalog.manifests.references import Retention, change_retention, retentions_of
+from lance_flight.catalog.manifests.references import Retention, change_retention, retention_of, retentions_of
 from lance_flight.catalog.manifests.snapshot import (
     DERIVED_VALUES,
     FILE_VERSION,
@@ -90,14 +90,6 @@ class KeptReference:
     ref: TagRef | BranchRef
     retain: float | None = None
     ends: float | None = None
-
-    @classmethod
-    def of(cls, ref: TagRef | BranchRef, begins: int, kept: Mapping[str, Retention], used: float) -> KeptReference:
-        """Return the tag or branch that begins at a version, and was `used` last at a moment, with what was noted of it."""
-        retention = kept.get(ref.name)
-        if retention is None or retention.version != begins:
-            return cls(ref)
-        return cls(ref, retention.seconds, retention.end(used))
 
 
 class Table(ABC):
@@ -187,7 +179,8 @@ class Table(ABC):
         if name not in known:
             raise NotFound.named("tag", name, known)
         snapshot = self.snapshot(at)
-        seconds = retain or self._retained(name, known[name].version)
+        before = retention_of(self.snapshot(), known[name])
+        seconds = before.seconds if before is not None and retain is None else retain
         if seconds is not None:
             # For as long as the tag has another version it is kept.
             self.retain(TagRef(name, snapshot.version), seconds)
@@ -212,23 +205,22 @@ class Table(ABC):
 
     def retain(self, ref: TagRef | BranchRef, seconds: float) -> None:
         """Note for how many seconds from now on a tag or branch is kept."""
-        version = ref.version if isinstance(ref, TagRef) else ref.forked_at
-        self.evolve(change_retention(ref.name, Retention(version, seconds, time.time())))
-
-    def _retained(self, name: str, version: int) -> float | None:
-        """Return the seconds for which the tag or branch that begins at a version is kept; None where it has no such time."""
-        retention = retentions_of(self.snapshot()).get(name)
-        return None if retention is None or retention.version != version else retention.seconds
+        self.evolve(change_retention(ref.name, Retention(ref.begins, seconds, time.time())))
 
     def references(self) -> list[KeptReference]:
-        """Return the tags and branches of the table, each with the moment at which its time is over."""
-        kept = retentions_of(self.snapshot())
-        tags = [KeptReference.of(tag, tag.version, kept, 0.0) for tag in self.tags]
-        return [*tags, *(KeptReference.of(ref, ref.forked_at, kept, self._written(ref, kept)) for ref in self.branches)]
+        """Return the tags and branches of the table, each with the moment at which its time is over; a branch counts from its newest commit."""
+        snapshot = self.snapshot()
 
-    def _written(self, branch: BranchRef, kept: Mapping[str, Retention]) -> float:
-        """Return the moment, in seconds since 1970, of the newest commit on a branch whose time is limited."""
-        return self.on_branch(branch.name).snapshot().committed_at.timestamp() if branch.name in kept else 0.0
+        def kept(ref: TagRef | BranchRef) -> KeptReference:
+            retention = retention_of(snapshot, ref)
+            if retention is None:
+                return KeptReference(ref)
+            is_branch = isinstance(ref, BranchRef)
+            used = self.on_branch(ref.name).snapshot().committed_at.timestamp() if is_branch else 0.0
+            return KeptReference(ref, retention.seconds, retention.end(used))
+
+        refs: list[TagRef | BranchRef] = [*self.tags, *self.branches]
+        return [kept(ref) for ref in refs]
 
     def drop_tag(self, name: str) -> None:
         """Delete the tag of a snapshot."""
@@ -503,7 +495,6 @@ class PartitionedNamespace(Table):
 
     def create_branch(self, name: str, at: int | str | datetime | None = None, retain: float | None = None) -> None:
         """Begin a branch at a snapshot (None: the newest one), for so many seconds since it was written (None: until it is dropped)."""
-        self.refuse_on_branch("have branches of their own")
         if "?" in self.store.uri:
             raise Unsupported(
                 f"{self.store.name!r} cannot have branches: Lance takes what follows a ? in a path for a query; expected a"

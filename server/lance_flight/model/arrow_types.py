@@ -292,6 +292,15 @@ def children(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(i) for i in range(kind.num_fields)]
 
 
+def contains(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or one inside it at any depth, is one of a kind.
+
+    >>> contains(pa.list_(pa.struct({"x": pa.int8()})), pa.types.is_struct)
+    True
+    """
+    return is_one(kind) or any(contains(field.type, is_one) for field in children(kind))
+
+
 def within(field: pa.Field, path: Sequence[str]) -> list[pa.Field] | None:
     """Return a field and those inside its structs down to a path below it; None where there is no such path.
 

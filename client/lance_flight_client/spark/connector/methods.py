@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_flight.catalog.bulk.shared_writes import Replaces
 from lance_flight.catalog.tables.sources import row_counts
 from lance_flight.errors import InvalidInput, LanceFlightError, NotFound, Unsupported
-from lance_flight.model.arrow_types import children
+from lance_flight.model.arrow_types import contains
 from lance_flight.model.schema import primary_key_name
 from pyspark.sql.types import StructType
 
@@ -157,12 +157,8 @@ def _refreshed_version(relation: Relation) -> str | None:
     """
     if not isinstance(relation, DirectTable | ServerTable):
         return None
-    return None if any(_has_struct(column.type) for column in relation.source) else str(relation.version)
-
-
-def _has_struct(kind: pa.DataType) -> bool:
-    """Return whether a type is a struct, or has one inside."""
-    return pa.types.is_struct(kind) or any(_has_struct(field.type) for field in children(kind))
+    has_structs = any(contains(column.type, pa.types.is_struct) for column in relation.source)
+    return None if has_structs else str(relation.version)
 
 
 def create_table(given: Arguments) -> None:

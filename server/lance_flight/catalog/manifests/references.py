@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from lance_flight.catalog.manifests.manifest_rows import guard_row, notes_of
 from lance_flight.catalog.manifests.snapshot import Snapshot
 from lance_flight.catalog.manifests.version_log import Change, Revision
+from lance_flight.catalog.storage.store import BranchRef, TagRef
 
 RETENTIONS = "lance_flight:retentions"
 """Note of the main branch: an entry for each tag and branch whose time is limited."""
@@ -35,6 +36,12 @@ def retentions_of(snapshot: Snapshot) -> Mapping[str, Retention]:
     """Return the retentions that a snapshot of the main branch has, by the name of the tag or branch."""
     note = notes_of(guard_row(snapshot)).get(RETENTIONS)
     return {} if note is None else {name: Retention(**entry) for name, entry in note.items()}
+
+
+def retention_of(snapshot: Snapshot, ref: TagRef | BranchRef) -> Retention | None:
+    """Return the retention of a tag or branch; None where it is kept until it is dropped."""
+    retention = retentions_of(snapshot).get(ref.name)
+    return None if retention is None or retention.version != ref.begins else retention
 
 
 def change_retention(name: str, retention: Retention | None) -> Change:

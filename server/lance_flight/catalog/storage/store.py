@@ -41,7 +41,7 @@ from lance_flight.errors import (
     QueryFailed,
     storage_error,
 )
-from lance_flight.model.arrow_types import children
+from lance_flight.model.arrow_types import contains
 from lance_flight.model.json_documents import has_json_inside
 from lance_flight.model.naming import MANIFEST, check_label
 from lance_flight.model.type_names import type_name
@@ -104,7 +104,7 @@ def unstorable(schema: pa.Schema) -> list[str]:
     return [
         f"column {field.name!r} is {type_name(field.type)}, which cannot be stored"
         for field in schema
-        if not _has_type(field) or has_json_inside(field.type) or _has_empty_struct(field.type)
+        if not _has_type(field) or has_json_inside(field.type) or contains(field.type, _is_empty_struct)
     ]
 
 
@@ -116,10 +116,9 @@ def _has_type(field: pa.Field) -> bool:
     return True
 
 
-def _has_empty_struct(kind: pa.DataType) -> bool:
-    """Return whether a struct without fields lies in a type: Lance fails at its first NULL."""
-    inner = children(kind)
-    return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(field.type) for field in inner)
+def _is_empty_struct(kind: pa.DataType) -> bool:
+    """Return whether a type is a struct without fields: Lance fails at its first NULL."""
+    return pa.types.is_struct(kind) and not kind.num_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,6 +575,11 @@ class BranchRef:
     identifier: str
 
     @property
+    def begins(self) -> int:
+        """The version of the main branch that it begins with."""
+        return self.forked_at
+
+    @property
     def table_branch(self) -> str:
         """The Lance branch of every partition table that is written on this branch.
 
@@ -687,6 +691,11 @@ class TagRef:
     name: str
     version: int
     branch: str | None = None
+
+    @property
+    def begins(self) -> int:
+        """The version that it refers to."""
+        return self.version
 
 
 def tags_of(table: LanceDataset) -> list[TagRef]:
