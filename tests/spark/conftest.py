@@ -42,7 +42,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "America/New_York",
-    "spark.python.daemon.module": "lance_flight_client.spark.daemon",
     "spark.jars": str(jar()),
     "spark.sql.extensions": EXTENSIONS,
 }

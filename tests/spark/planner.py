@@ -180,8 +180,18 @@ class CatalogTable:
 def message(begun: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> str:
     """Run the task of a write; return what it says to the driver."""
     function, _ = unpickle_handle(begun["function"])
-    (said,) = (row for batch in function(iter(list(batches))) for row in batch.column("message").to_pylist())
+    columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(begun["columns"])))
+    packed = [pa.record_batch([pa.array([_pack(batch.cast(columns))])], names=["batch"]) for batch in batches]
+    (said,) = (row for batch in function(iter(packed)) for row in batch.column("message").to_pylist())
     return base64.b64encode(said).decode()
+
+
+def _pack(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as `RowPacker` packs it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue().to_pybytes()
 
 
 def read(portion: str) -> pa.Table:

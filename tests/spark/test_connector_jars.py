@@ -12,7 +12,8 @@ import pytest
 from lance_flight.errors import Unsupported
 from lance_flight_client.spark import configure
 from lance_flight_client.spark.connector.build import build, built_from, digest
-from lance_flight_client.spark.connector.sessions import VERSIONS, jar, settings
+from lance_flight_client.spark.connector.sessions import DAEMON_MODULE, VERSIONS, jar, settings
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.selection import IS_FULL
@@ -51,6 +52,27 @@ def test_a_builder_is_given_all_that_a_session_needs() -> None:
     assert given["spark.sql.catalog.c.username"] == "u"
     assert given["spark.sql.catalog.c.python"] == sys.executable
     assert settings("s3://b/t", catalog="c")["spark.sql.catalog.c.root"] == "s3://b/t"
+
+
+WORKERS: dict[str, tuple[dict[str, str], str | None, str | None]] = {
+    "this Python": ({}, None, DAEMON_MODULE),
+    "another Python of the environment": ({}, "/other/python", None),
+    "another Python of the builder": ({"spark.pyspark.python": "/other/python"}, None, None),
+    "another daemon": ({"spark.python.daemon.module": "mine"}, None, "mine"),
+}
+"""What a builder and `PYSPARK_PYTHON` say, and the daemon that workers get."""
+
+
+@pytest.mark.parametrize(("given", "python", "daemon"), WORKERS.values(), ids=WORKERS)
+def test_workers_on_this_python_get_the_daemon(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], python: str | None, daemon: str | None
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", python or sys.executable)
+    builder = SparkSession.Builder()
+    for name, value in given.items():
+        builder.config(name, value)
+    assert configure(builder, lake="/lake")._options.get("spark.python.daemon.module") == daemon
 
 
 def test_a_spark_that_runs_without_the_jar_is_not_configured(

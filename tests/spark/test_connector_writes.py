@@ -184,3 +184,45 @@ def test_a_write_of_many_tasks_makes_a_file_for_each_partition(
         with pytest.raises(PySparkException, match=message):
             sql.sql(f"INSERT INTO {catalog}.{table} WITH ({option}) SELECT * FROM ({query})")
     assert database.value(f"SELECT count(*) FROM {table}") == 200
+
+
+VALUES = {
+    "flag": "id % 3 = 0",
+    "tiny": "tinyint(id % 256 - 128)",
+    "small": "smallint(id % 65536 - 32768)",
+    "whole": "int(-id)",
+    "long": "id * 9000000000",
+    "real": "float(id / 7)",
+    "double": "if(id % 5 = 0, double('NaN'), -id / 7)",
+    "price": "cast(id % 1999 - 999 AS decimal(5, 2))",
+    "most": "cast(id * -12345678901 AS decimal(18, 0))",
+    "wide": "cast(id * -123456789012345 AS decimal(38, 9))",
+    "text": "if(id % 1000 = 7, repeat('ü', 40000), string(id % 11))",
+    "bytes": "binary(repeat('b', int(id % 40)))",
+    "on_day": "date_sub(DATE '2026-01-01', int(id % 40000))",
+    "at": "TIMESTAMP '1969-01-01' + make_dt_interval(id)",
+    "local": "TIMESTAMP_NTZ '1969-01-01' + make_dt_interval(id)",
+    "items": "sequence(0, int(id % 4))",
+    "pair": "struct(id AS a, string(id) AS b)",
+}
+"""Columns of which some values are wide, for more rows than the JVM packs into one batch, in numbers and in bytes."""
+SUMS = (
+    "min(tiny) sum(small) sum(whole) max(long) sum(price) min(price) max(most) min(most) min(wide) max(on_day)"
+    " max(local) sum(length(text)) count(flag)"
+).replace(" ", ", ")
+"""What Spark and the service say alike, of the bytes that are stored."""
+
+
+def test_many_rows_of_every_type_are_written_as_they_are(sql: SparkSession, database: Database, table: str) -> None:
+    columns = ", ".join(f"if(id % 13 = 4, NULL, {value}) AS {name}" for name, value in VALUES.items())
+    rows = f"SELECT id, {columns} FROM range(0, 70000, 1, 1)"
+    hashed = f"count(*), sum(cast(xxhash64(id, {', '.join(VALUES)}) AS decimal(38, 0)))"
+    name = f"lake.{table}"
+    sql.sql(f"CREATE TABLE {name} PARTITIONED BY (bucket(2, id)) AS {rows}")
+    assert sql.sql(f"SELECT {hashed} FROM {name}").collect() == sql.sql(f"SELECT {hashed} FROM ({rows})").collect()
+    assert texts(database.rows(f"SELECT {SUMS} FROM {table}")) == texts(
+        sql.sql(f"SELECT {SUMS} FROM ({rows})").collect()
+    )
+    sql.sql(f"UPDATE {name} SET whole = 7, text = NULL WHERE id % 4 = 1")
+    changed = f"SELECT * EXCEPT (whole, text), if(id % 4 = 1, 7, whole) AS whole, if(id % 4 = 1, NULL, text) AS text FROM ({rows})"
+    assert sql.sql(f"SELECT {hashed} FROM {name}").collect() == sql.sql(f"SELECT {hashed} FROM ({changed})").collect()

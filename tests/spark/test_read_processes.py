@@ -102,7 +102,8 @@ def test_a_daemon_imports_what_its_workers_need(workers: list[str], imported: li
     assert [name for name in ("lance", "pandas", "pyarrow.dataset") if name in found["imported"]] == imported
 
 
-PLACE = "import lance_flight_client.spark.daemon, pyspark; print(pyspark.__file__)"
+PLACE = """import sys, lance_flight_client.spark.daemon, pyspark, py4j
+print(pyspark.__file__, *sorted(place for place in {*sys.path, *sys.path_importer_cache} if ".zip" in place or ".jar" in place))"""
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,9 @@ def test_a_worker_imports_the_installed_pyspark_rather_than_its_archive(
     archive = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
     if place == "other":
         archive = Path(shutil.copy(archive, tmp_path))
-    path = os.pathsep.join([str(archive), *map(str, archive.parent.glob("py4j*.zip"))])
+    home = Path(pyspark.__file__).parent
+    others = [*home.glob("python/lib/py4j*.zip"), *home.glob("jars/spark-core_*.jar")]
+    path = os.pathsep.join(map(str, [archive, *others]))
     done = subprocess.run(
         [sys.executable, "-c", PLACE],
         env={**os.environ, "PYTHONPATH": path},
@@ -122,4 +125,8 @@ def test_a_worker_imports_the_installed_pyspark_rather_than_its_archive(
         text=True,
         check=True,
     )
-    assert str(Path(done.stdout.strip()).parent).endswith(suffix)
+    file, *archives = done.stdout.split()
+    assert str(Path(file).parent).endswith(suffix)
+    # Each task reads the listings of archives again.
+    left = [str(archive)] if place == "other" else []
+    assert [entry for entry in archives if not entry.startswith((sys.base_prefix, f"{archive}/"))] == left

@@ -1,7 +1,7 @@
 """Needs of Spark on the machine: a Java, an interpreter for its Python workers, and the installed PySpark.
 
-Spark puts `pyspark.zip` first on the path of its Python workers. Python keeps no compiled modules of an archive, so that each process that is
-not forked compiles them anew: more than a second of a core.
+Spark puts `pyspark.zip` and other archives first on the path of its Python workers. Python keeps no compiled modules of an archive, so that
+each process that is not forked compiles them anew: more than a second of a core. Each task reads the archives' listings again: 40 ms.
 """
 
 from __future__ import annotations
@@ -83,13 +83,17 @@ def packaged_java() -> str:
     return str(home)
 
 
-_ARCHIVE = Path("pyspark", "python", "lib", "pyspark.zip")
+_ARCHIVES = ("pyspark/python/lib/pyspark.zip", "pyspark/python/lib/py4j-*-src.zip", "pyspark/jars/spark-core_*.jar")
+"""What Spark puts on the path of its Python workers, beside the directory that PySpark is installed in."""
 
 
 def prefer_installed() -> None:
-    """Take the archive of PySpark off `sys.path` where the PySpark that it belongs to is installed; to be called before that is imported."""
+    """Take Spark's archives off `sys.path` where the PySpark that they belong to is installed; to be called before that is imported."""
     if "pyspark" not in sys.modules:
-        sys.path[:] = without_archives(sys.path)
+        installed = without_archives(sys.path)
+        for archive in set(sys.path) - set(installed):
+            sys.path_importer_cache.pop(archive, None)
+        sys.path[:] = installed
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
@@ -98,5 +102,6 @@ def without_archives(path: Sequence[str]) -> list[str]:
     >>> without_archives(["", "/spark/python/lib/pyspark.zip", "/site-packages"])
     ['', '/spark/python/lib/pyspark.zip', '/site-packages']
     """
-    copies = {str(Path(entry) / _ARCHIVE) for entry in path if (Path(entry) / _ARCHIVE).exists()}
+    places = [Path(entry) for entry in path if (Path(entry) / "py4j").is_dir()]
+    copies = {str(copy) for place in places for archive in _ARCHIVES for copy in place.glob(archive)}
     return [entry for entry in path if entry not in copies]

@@ -437,7 +437,7 @@ def begin_write(given: Arguments) -> dict[str, Any]:
     planned = writes.begun(
         relation, schema, Replaces(given["replaces"]), given["predicates"], options=options, compared=compared
     )
-    return {**writes.tasks(planned), "write": pickle_handle(writes.TableWrite(planned, options))}
+    return {**writes.tasks(planned, schema), "write": pickle_handle(writes.TableWrite(planned, options))}
 
 
 def commit_write(given: Arguments) -> None:

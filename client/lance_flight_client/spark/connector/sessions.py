@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from lance_flight.errors import Unsupported
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lance_flight_client.spark.machine import prepare
+from lance_flight_client.spark.machine import PYTHON, prepare
 
 JARS = Path(__file__).with_name("jars")
 VERSIONS = ("4.1", "4.2", "4.3")
@@ -40,6 +41,8 @@ CATALOG_CLASS = "lanceflight.spark.LanceFlightCatalog"
 EXTENSIONS = "lanceflight.spark.Extensions"
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
+_WORKER_PYTHON = "spark.pyspark.python"
+_DAEMON, DAEMON_MODULE = "spark.python.daemon.module", "lance_flight_client.spark.daemon"
 
 PLANNING: Mapping[str, str] = {
     # Joins of tables that are partitioned alike, or of which one is partitioned more finely, need no exchange.
@@ -75,6 +78,7 @@ def configure(
 ) -> SparkSession.Builder:
     """Give a builder the connector's jar, a catalog over `lake` (a root, or `grpc://host:port`), and the settings they need.
 
+    Python workers that run on this interpreter get the daemon that spares them imports, unless the builder has one.
     `options` are options of the catalog, `token="…"` for example; those with a dot are given as `**{"storage.aws_region": "…"}`.
     `Unsupported` beside a Spark that runs without the jar, and would take no notice of it.
     """
@@ -82,6 +86,8 @@ def configure(
     _check_running(str(jar()))
     # PySpark offers no way to read what a builder was given, and jars and extensions are added to those of others.
     known = dict(getattr(builder, "_options", {}))
+    if _DAEMON not in known and _WORKER_PYTHON not in known and os.environ[PYTHON] == sys.executable:
+        builder = builder.config(_DAEMON, DAEMON_MODULE)
     for name, value in settings(lake, catalog=catalog, **options).items():
         others = known.get(name) if name in {_JARS, _EXTENSIONS} else None
         builder = builder.config(name, f"{others},{value}" if others and value not in others.split(",") else value)

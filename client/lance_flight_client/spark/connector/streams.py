@@ -279,7 +279,7 @@ def begin_batch(given: Arguments) -> dict[str, Any]:
         planned: PlannedWrite | ServerWrite = ServerWrite.begin(relation, schema, replaces)
     else:
         planned = writes.begun_in_root(relation, schema, replaces, ())
-    return {**writes.tasks(planned), "write": pickle_handle(BatchWrite(planned, checked_stream(stream), query))}
+    return {**writes.tasks(planned, schema), "write": pickle_handle(BatchWrite(planned, checked_stream(stream), query))}
 
 
 def commit_batch(given: Arguments) -> None:

@@ -6,10 +6,12 @@ Written rows are distributed over tasks: Spark brings the rows of a partition to
 from __future__ import annotations
 
 import base64
+import gc
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -39,6 +41,7 @@ from lance_flight_client.spark.connector.table_options import TableWriteOptions,
 from lance_flight_client.spark.options import NamedTable, ReadOptions, WriteOptions
 from lance_flight_client.spark.reading import DirectPlan
 from lance_flight_client.spark.source import Portion, ReadPlan
+from lance_flight_client.spark.types import arrow_schema, carried_schema
 from lance_flight_client.spark.writing import PlannedWrite, TableWriter, Written, planned_write, write_to
 
 
@@ -307,10 +310,12 @@ def _overwritten_tables(plan: DirectPlan, predicates: Sequence[Mapping[str, Any]
 
 
 def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that each task of a write runs over its rows."""
+    """Return the function that each task of a write runs over its rows, which the JVM packs (`RowPacker`)."""
 
-    def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = Written(planned.write(iter(rows))) if isinstance(planned, PlannedWrite) else planned.write(rows)
+    def write(packed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = _unpack(packed)
+        written = Written(planned.write(rows)) if isinstance(planned, PlannedWrite) else planned.write(rows)
+        _freeze_modules()
         yield pa.record_batch([pa.array([PICKLER.dumps(written)])], names=MESSAGE.names)
 
     # By this name Spark's workers know a function of a data source.
@@ -318,10 +323,28 @@ def writing(planned: PlannedWrite | ServerWrite) -> Callable[[Iterable[pa.Record
     return write
 
 
-def tasks(planned: PlannedWrite | ServerWrite) -> dict[str, str]:
-    """Return the tasks of a write for the JVM: their function, and the version of Python that it was pickled by."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {"python": version, "function": pickle_handle((writing(planned), MESSAGE))}
+@cache
+def _freeze_modules() -> None:
+    """Let the collections of garbage that a worker makes after each task leave out what it has imported, and will keep."""
+    gc.collect()
+    gc.freeze()
+
+
+def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches of one column, whose values are Arrow streams."""
+    for batch in batches:
+        for packed in batch.column(0):
+            yield from pa.ipc.open_stream(packed.as_buffer())
+
+
+def tasks(planned: PlannedWrite | ServerWrite, schema: StructType) -> dict[str, str]:
+    """Return the tasks of a write for the JVM: their function, the version of Python that it was pickled by, and the Arrow schema of their rows."""
+    columns = carried_schema(arrow_schema(schema)).serialize().to_pybytes()
+    return {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "function": pickle_handle((writing(planned), MESSAGE)),
+        "columns": base64.b64encode(columns).decode(),
+    }
 
 
 def messages_of(sent: Sequence[str | None]) -> list[Any]:

@@ -162,8 +162,7 @@ final class LanceFlightWrite implements SupportsOverwriteV2, SupportsDynamicOver
 
     @Override
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-        DataWriterFactory writers = Tasks.writers(table.planner(), begun(), info.schema());
-        return scanned == null ? writers : new RowByRow.Factory(writers, info.schema());
+        return Tasks.writers(table.planner(), begun(), info.schema());
     }
 
     @Override

@@ -17,8 +17,8 @@ final class Tasks {
     private Tasks() {}
 
     static DataWriterFactory writers(Planner planner, JsonNode begun, StructType columns) {
-        return new PythonBatchWriterFactory(worker(planner, begun), bytes(begun.get("function")), columns, artifacts(),
-            Option.empty());
+        return new PackedWriter.Factory(new PythonBatchWriterFactory(worker(planner, begun), bytes(begun.get("function")),
+            RowPacker.PACKED, artifacts(), Option.empty()), columns, bytes(begun.get("columns")));
     }
 
     private static UserDefinedPythonDataSource worker(Planner planner, JsonNode planned) {

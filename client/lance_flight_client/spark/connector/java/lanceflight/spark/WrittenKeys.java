@@ -32,7 +32,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>They decide how many files a write makes, and never where a row lies: Python computes that again. So no scan reports them.
  */
-final class WrittenKeys {
+public final class WrittenKeys {
     private static final String PREFIX = "written_";
     private static final List<String> TRANSFORMS = List.of("bucket", "multi_bucket", "truncate", "year", "month", "day", "hour");
     private static final long HOUR = 3_600_000_000L;
@@ -54,7 +54,12 @@ final class WrittenKeys {
     private record Unbound(String transform) implements UnboundFunction {
         @Override
         public BoundFunction bind(StructType arguments) {
-            return new Key(transform, Arrays.stream(arguments.fields()).map(StructField::dataType).toArray(DataType[]::new));
+            DataType[] types = Arrays.stream(arguments.fields()).map(StructField::dataType).toArray(DataType[]::new);
+            return switch (transform) {
+                case "bucket", "multi_bucket" -> new Bucket(name(), types);
+                case "truncate" -> new Truncation(name(), types);
+                default -> new Moment(name(), transform, types);
+            };
         }
 
         @Override
@@ -68,46 +73,39 @@ final class WrittenKeys {
         }
     }
 
-    private record Key(String transform, DataType[] types) implements ScalarFunction<Object> {
-        @Override
-        public DataType[] inputTypes() {
-            return types;
-        }
-
+    /** `bucket(n, column)` and `multi_bucket(n, column, …)`: the hash of the columns' bytes, NULL where all of them are. */
+    public record Bucket(String name, DataType[] inputTypes) implements ScalarFunction<Long> {
         @Override
         public DataType resultType() {
-            return types[types.length - 1] instanceof StringType && transform.equals("truncate") ? DataTypes.StringType : DataTypes.LongType;
+            return DataTypes.LongType;
+        }
+
+        /** Spark's generated code calls `invoke` where its arguments are of these types, and not for NULL. */
+        public long invoke(int count, long value) {
+            return among(count, Murmur3_x86_32.hashLong(value, 0));
+        }
+
+        public long invoke(int count, int value) {
+            return invoke(count, (long) value);
         }
 
         @Override
-        public String name() {
-            return PREFIX + transform;
-        }
-
-        @Override
-        public Object produceResult(InternalRow row) {
-            int last = types.length - 1;
-            if (transform.endsWith("bucket")) {
-                return bucket(row);
-            } else if (row.isNullAt(last)) {
-                return null;
-            }
-            Object value = row.get(last, types[last]);
-            return transform.equals("truncate") ? truncated(row.getInt(0), value) : (Object) part(value);
-        }
-
-        private Long bucket(InternalRow row) {
+        public Long produceResult(InternalRow row) {
             ByteArrayOutputStream bytes = new ByteArrayOutputStream();
             boolean isNull = true;
-            for (int i = 1; i < types.length; i++) {
+            for (int i = 1; i < inputTypes.length; i++) {
                 if (!row.isNullAt(i)) {
                     isNull = false;
-                    bytes.writeBytes(encoded(row.get(i, types[i])));
+                    bytes.writeBytes(encoded(row.get(i, inputTypes[i])));
                 }
             }
             byte[] hashed = bytes.toByteArray();
             int hash = Murmur3_x86_32.hashUnsafeBytes2(hashed, Platform.BYTE_ARRAY_OFFSET, hashed.length, 0);
-            return isNull ? null : Math.abs((long) hash) % row.getInt(0);
+            return isNull ? null : among(row.getInt(0), hash);
+        }
+
+        private static long among(int count, int hash) {
+            return Math.abs((long) hash) % count;
         }
 
         private static byte[] encoded(Object value) {
@@ -129,28 +127,61 @@ final class WrittenKeys {
         private static byte[] words(long value) {
             return ByteBuffer.allocate(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN).putLong(value).array();
         }
+    }
 
-        private static Object truncated(int width, Object value) {
-            if (value instanceof UTF8String text) {
-                return text.substring(0, width);
+    /** `truncate(width, column)`: the beginning of a text, or the number of the step that a number lies in. */
+    private record Truncation(String name, DataType[] inputTypes) implements ScalarFunction<Object> {
+        @Override
+        public DataType resultType() {
+            return inputTypes[1] instanceof StringType ? DataTypes.StringType : DataTypes.LongType;
+        }
+
+        @Override
+        public Object produceResult(InternalRow row) {
+            Object value = row.get(1, inputTypes[1]);
+            if (value == null) {
+                return null;
+            } else if (value instanceof UTF8String text) {
+                return text.substring(0, row.getInt(0));
             }
             long number = value instanceof Decimal decimal ? unscaled(decimal.toJavaBigDecimal()) : ((Number) value).longValue();
-            return Math.floorDiv(number, (long) width);
+            return Math.floorDiv(number, (long) row.getInt(0));
         }
 
         private static long unscaled(BigDecimal value) {
             return value.unscaledValue().longValue();
         }
+    }
 
-        private long part(Object value) {
-            boolean isDate = types[types.length - 1] instanceof DateType;
-            long micros = isDate ? 0 : ((Number) value).longValue();
-            LocalDate day = LocalDate.ofEpochDay(isDate ? ((Number) value).longValue() : Math.floorDiv(micros, DAY));
-            return switch (transform) {
-                case "year" -> day.getYear();
-                case "month" -> day.getMonthValue();
-                case "day" -> day.getDayOfMonth();
-                default -> Math.floorMod(micros, DAY) / HOUR;
+    /** `year(column)` … `hour(column)` of a date in days, or of a timestamp in microseconds. */
+    public record Moment(String name, String part, DataType[] inputTypes) implements ScalarFunction<Long> {
+        @Override
+        public DataType resultType() {
+            return DataTypes.LongType;
+        }
+
+        public long invoke(int day) {
+            return part(day, 0);
+        }
+
+        public long invoke(long micros) {
+            return part(Math.floorDiv(micros, DAY), Math.floorMod(micros, DAY));
+        }
+
+        @Override
+        public Long produceResult(InternalRow row) {
+            if (row.isNullAt(0)) {
+                return null;
+            }
+            return inputTypes[0] instanceof DateType ? invoke(row.getInt(0)) : invoke(row.getLong(0));
+        }
+
+        private long part(long day, long microsOfDay) {
+            return switch (part) {
+                case "year" -> LocalDate.ofEpochDay(day).getYear();
+                case "month" -> LocalDate.ofEpochDay(day).getMonthValue();
+                case "day" -> LocalDate.ofEpochDay(day).getDayOfMonth();
+                default -> microsOfDay / HOUR;
             };
         }
     }
