@@ -93,7 +93,7 @@ MATCHED = "MERGE INTO {t} AS t USING (SELECT 1L AS id UNION ALL SELECT 1L) AS n 
 FAILING = {
     # Of one task: another one may write its file when the statement has failed, which a sweep removes.
     "CREATE TABLE {t}_new AS SELECT IF(id < 3, id, raise_error('too large')) AS id FROM range(0, 5, 1, 1)": "too large",
-    "CREATE OR REPLACE TABLE {t} AS SELECT INTERVAL '1' YEAR AS m": "cannot be made in SQL",
+    "CREATE OR REPLACE TABLE {t} AS SELECT INTERVAL '1' YEAR AS m": "no column has it; expected INT, a number of months",
     MATCHED: "MERGE_CARDINALITY_VIOLATION",
     "UPDATE {t} SET id = IF(id < 3, id, raise_error('too large')) WHERE id % 1 = 0": "too large",
 }
@@ -202,6 +202,7 @@ VALUES = {
     "on_day": "date_sub(DATE '2026-01-01', int(id % 40000))",
     "at": "TIMESTAMP '1969-01-01' + make_dt_interval(id)",
     "local": "TIMESTAMP_NTZ '1969-01-01' + make_dt_interval(id)",
+    "span": "make_dt_interval(0, id, 0, -1.5)",
     "items": "sequence(0, int(id % 4))",
     "pair": "struct(id AS a, string(id) AS b)",
 }

@@ -37,6 +37,7 @@ from lance_flight_client.spark.connector.properties import (
 from lance_flight_client.spark.connector.properties import alterations as property_changes
 from lance_flight_client.spark.connector.relations import DirectTable, Relation, ServerEvolution, ServerTable, text
 from lance_flight_client.spark.options import NamedTable
+from lance_flight_client.spark.types import EXPECTED
 
 _PARTS = ("year", "month", "day", "hour")
 CALENDAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -58,8 +59,11 @@ _TYPES: Mapping[type[spark.DataType], str] = MappingProxyType(
         spark.DateType: "DATE",
         spark.TimestampType: "TIMESTAMPTZ",
         spark.TimestampNTZType: "TIMESTAMP",
+        spark.DayTimeIntervalType: "DURATION",
     }
 )
+_INSTEAD = MappingProxyType({"VariantType": "STRING with JSON", "YearMonthIntervalType": "INT, a number of months"})
+"""What is written for types of Spark's that no table has, by their classes: not every version has all of them."""
 
 
 def create_table(table: str, given: Mapping[str, Any], kind: str = "TABLE") -> str:
@@ -202,7 +206,7 @@ def type_words(kind: spark.DataType) -> str:
     words = _TYPES.get(type(kind))
     if words is None:
         raise Unsupported(
-            f"a column of type {kind.simpleString()} cannot be made in SQL; write a DataFrame to a new table"
+            f"type {kind.simpleString()}: no column has it; expected {_INSTEAD.get(type(kind).__name__, EXPECTED)}"
         )
     return words
 
