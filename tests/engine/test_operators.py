@@ -332,3 +332,50 @@ def test_columns_of_one_name_are_all_there(database: Database, table: str, sql: 
     assert [column.to_pylist() for column in found.columns] == [[value] for value in values]
     described = database.engine.describe(text).schema
     assert (described.names, described.types) == (found.schema.names, found.schema.types)
+
+
+NEGATIVES = {
+    "-i": 2**31,
+    "-s": 2**15,
+    "-(-i)": -(2**31),
+    "- -b": -(2**63) + 1,
+    "k - -i": 1 - 2**31,
+    "-i * -k": -(2**31),
+    "2 * -(i + k)": 2**32 - 2,
+    "-i::BIGINT": 2**31,
+    "-f - -i": -1.5 - 2**31,
+    "-d": Decimal("-2.50"),
+    "sum(-i) OVER ()": 2**31,
+    "CASE WHEN -k < 0 THEN -i END": 2**31,
+    "array_length(list_transform([b], x -> -x))": 1,
+}
+"""Negatives of the least values of their types, and of others beside them."""
+
+
+def test_the_negative_of_an_integer_is_never_the_integer_itself(database: Database, table: str) -> None:
+    database.run(
+        f"CREATE TABLE {table} AS SELECT CAST(-2147483648 AS INT) AS i, CAST(-32768 AS SMALLINT) AS s, -9223372036854775807 AS b, 1.5 AS f,"
+        " CAST(2.5 AS DECIMAL(5, 2)) AS d, CAST(1 AS INT) AS k"
+    )
+    found = database.rows(f"SELECT {', '.join(NEGATIVES)} FROM {table}")[0]
+    assert dict(zip(NEGATIVES, found, strict=True)) == NEGATIVES
+    # Partitions are left out by a negative as by the column.
+    database.run(f"CREATE TABLE {table}_p PARTITIONED BY (k) AS SELECT value % 3 AS k FROM range(9)")
+    (report,) = (
+        row[1] for row in database.rows(f"EXPLAIN SELECT k FROM {table}_p WHERE -k = -1") if row[0] == "partitions"
+    )
+    assert "partitions: 1 / 3" in report
+
+
+LISTS_OF_NULLS = [
+    (f"{one}::INT[]", f"{other}::INT[]")
+    for one, other in [("NULL", "[]"), ("[]", "NULL"), ("NULL", "[NULL]"), ("NULL", "[1]"), ("[1]", "NULL")]
+]
+
+
+@pytest.mark.parametrize(
+    "function", ["array_has_all({}, {})", "array_has_any({}, {})", "{} @> {}", "{} <@ {}", "{} && {}"]
+)
+def test_what_is_asked_of_a_list_that_is_null_is_null(database: Database, function: str) -> None:
+    asked = ", ".join(function.format(*lists) for lists in LISTS_OF_NULLS)
+    assert database.rows(f"SELECT {asked}") == [(None,) * len(LISTS_OF_NULLS)]

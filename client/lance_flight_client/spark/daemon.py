@@ -14,6 +14,7 @@ import importlib.util
 import os
 import sys
 
+from lance_flight.machine import keep_freed_memory
 from pyspark.daemon import manager
 
 _SQL = "pyspark.sql.worker."
@@ -21,8 +22,6 @@ WITHOUT_PANDAS = frozenset({f"{_SQL}lookup_data_sources", f"{_SQL}plan_data_sour
 """Workers that pass on what others have planned."""
 IMPORTED = ("pandas", "pyarrow.compute", "pyarrow.dataset", "pyspark.sql.pandas.types", f"{_SQL}plan_data_source_read")
 """Libraries of the other workers; pandas where there is one: reads and writes do without it."""
-
-_OF_MIMALLOC = {"MIMALLOC_PURGE_DELAY": "1000", "MIMALLOC_PURGE_DECOMMITS": "0"}
 
 
 def import_for(worker: str | None) -> None:
@@ -35,7 +34,8 @@ def import_for(worker: str | None) -> None:
 
 
 if __name__ == "__main__":
-    for name, value in _OF_MIMALLOC.items():
-        os.environ.setdefault(name, value)
+    keep_freed_memory()
+    # Without it the memory goes back after a second, and each page is cleared before it is used again.
+    os.environ.setdefault("MIMALLOC_PURGE_DECOMMITS", "0")
     import_for(sys.argv[1] if len(sys.argv) > 1 else None)
     manager()

@@ -1,6 +1,6 @@
 """Arithmetic as SQL means it: sums of integers refuse a result beyond BIGINT, `||` binds less than `+`, and intervals have products.
 
-`a + b` becomes `checked_add(a, b)`, and `sum(a)` a sum of decimals that is cast back. These are calls of typed functions
+`a + b` becomes `checked_add(a, b)`, `-a` `checked_negate(a)`, and `sum(a)` a sum of decimals that is cast back. These are calls of typed functions
 (`engine.translation.typed_calls`); an operand that turns out to be no integer is written as it was.
 `engine.plans.arithmetic` decides which statements need that.
 
@@ -32,27 +32,35 @@ from lance_flight.errors import LimitExceeded, SqlError, Unsupported
 
 SIGNS: Mapping[str, str] = MappingProxyType({"checked_add": "+", "checked_subtract": "-", "checked_multiply": "*"})
 """The operator of each function."""
+NEGATE = "checked_negate"
+"""The function of a minus with one operand."""
 EXACT, WHOLE = "exact_integer", "whole_sum"
 """Functions of the argument of a sum, and of its result."""
+CHECKED = frozenset([*SIGNS, NEGATE, EXACT, WHOLE])
 ROUNDED = "rounded_cast"
 """The function of what is cast to an integer (`engine.compat.casts`)."""
 REALS: Mapping[str, str] = MappingProxyType({"CAST": "fitting_real", "TRY_CAST": "fitting_real_or_null"})
 """The function of what is cast to REAL, by the word of the cast."""
 BEYOND = "is beyond BIGINT"
 """Words of the error of a result that is too large."""
-_ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|\bsum\b", re.IGNORECASE)
+_ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|-\s*[^\W\d]|-\s*[\"($]|\bsum\b", re.IGNORECASE)
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 MOST_OPERATORS = 500
 """Most operators of a statement that has some which need a check: each that is none of integers costs a planning."""
 _FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 _TIGHTER = frozenset("*/%")
 _SUMS = frozenset(["SUM"])
-_COMPUTED: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = MappingProxyType(
-    {"checked_add": pc.add_checked, "checked_subtract": pc.subtract_checked, "checked_multiply": pc.multiply_checked}
+_COMPUTED: Mapping[str, Callable[..., pa.Array]] = MappingProxyType(
+    {
+        "checked_add": pc.add_checked,
+        "checked_subtract": pc.subtract_checked,
+        "checked_multiply": pc.multiply_checked,
+        NEGATE: pc.negate_checked,
+    }
 )
 _DECIMAL, _SUM = pa.decimal128(28, 0), pa.decimal128(38, 0)
 """Types of what is summed, and of its sum; a sum of such sums, which the optimiser makes beside one DISTINCT, has the same type."""
-_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, EXACT, WHOLE, ROUNDED, *REALS.values()]) + r")_call\d+\(")
+_NAME = re.compile(r"__(?P<word>" + "|".join([*SIGNS, NEGATE, EXACT, WHOLE, ROUNDED, *REALS.values()]) + r")_call\d+\(")
 
 
 def compute_call(word: str, columns: Sequence[pa.Array]) -> pa.Array:
@@ -62,7 +70,7 @@ def compute_call(word: str, columns: Sequence[pa.Array]) -> pa.Array:
     try:
         return columns[0].cast(pa.int64()) if word == WHOLE else _COMPUTED[word](*columns)
     except pa.ArrowInvalid as exc:
-        what = "a sum" if word == WHOLE else f"the result of {SIGNS[word]}"
+        what = "a sum" if word == WHOLE else f"the result of {SIGNS.get(word, '-')}"
         raise SqlError(
             f"{what} of integers {BEYOND}; expected -2^63 to 2^63 - 1; write CAST(… AS DECIMAL(38, 0))"
         ) from exc
@@ -72,7 +80,8 @@ def signature(word: str) -> tuple[list[pa.DataType], pa.DataType]:
     """Return the types of the arguments and of the result of a function."""
     if word == EXACT:
         return [pa.int64()], _DECIMAL
-    return ([_SUM] if word == WHOLE else [pa.int64(), pa.int64()]), pa.int64()
+    given = {WHOLE: [_SUM], NEGATE: [pa.int64()]}
+    return given.get(word, [pa.int64(), pa.int64()]), pa.int64()
 
 
 def has_arithmetic(text: str) -> bool:
@@ -89,7 +98,7 @@ def with_checked_arithmetic(text: str) -> str:
     """Return a query whose operators and sums are calls.
 
     >>> with_checked_arithmetic("SELECT a + b * 2 - 1, sum(DISTINCT c) FILTER (WHERE d) FROM t WHERE -a > 3")
-    'SELECT checked_subtract(checked_add(a , checked_multiply(b , 2)) , 1), whole_sum(sum(DISTINCT exact_integer(c)) FILTER (WHERE d)) FROM t WHERE -a > 3'
+    'SELECT checked_subtract(checked_add(a , checked_multiply(b , 2)) , 1), whole_sum(sum(DISTINCT exact_integer(c)) FILTER (WHERE d)) FROM t WHERE checked_negate(a) > 3'
     """
     tokens = tokenize(text)
     factors = Factors(tokens)
@@ -100,15 +109,23 @@ def with_checked_arithmetic(text: str) -> str:
         first, stop = factors.left_of(at, sign), factors.right_of(at, sign)
         opened.append((tokens[first].start, -stop, f"{_FUNCTIONS[sign]}("))
         edits += [(tokens[at].start, tokens[at].stop, ","), (tokens[stop - 1].stop, tokens[stop - 1].stop, ")")]
+    minuses = list(filter(factors.is_unary_minus, range(len(tokens))))
+    for at in minuses:
+        stop = factors.right_of(at, "*")
+        edits += [
+            (tokens[at].start, tokens[at].stop, f"{NEGATE}("),
+            (tokens[stop - 1].stop, tokens[stop - 1].stop, ")"),
+        ]
     for at, inner, closed, stop in calls_of(factors, _SUMS):
         opened += [(tokens[at].start, -stop, f"{WHOLE}("), (tokens[inner].start, -closed - 1, f"{EXACT}(")]
         edits += [
             (tokens[closed].start, tokens[closed].start, ")"),
             (tokens[stop - 1].stop, tokens[stop - 1].stop, ")"),
         ]
-    if len(opened) > MOST_OPERATORS:
+    count = len(opened) + len(minuses)
+    if count > MOST_OPERATORS:
         raise LimitExceeded(
-            f"the statement has {len(opened)} operators and sums, and some may leave BIGINT; expected at most {MOST_OPERATORS} beside"
+            f"the statement has {count} operators and sums, and some may leave BIGINT; expected at most {MOST_OPERATORS} beside"
             " such; write CAST(… AS DECIMAL(38, 0)) for their operands"
         )
     # What reaches further is around what begins at the same place.
@@ -132,10 +149,12 @@ def without_check(sql: str, name: str) -> str:
     for place in places:
         match = _NAME.fullmatch(f"{tokens[place].text}(")
         closed = tokens[closing[place + 1]]
-        sign = SIGNS.get(match["word"]) if match is not None else None
+        word = "" if match is None else match["word"]
+        sign = SIGNS.get(word)
+        before = "(-(" if word == NEGATE else "(("
         edits += [
-            (tokens[place].start, tokens[place + 1].stop, "" if sign is None else "(("),
-            (closed.start, closed.stop, "" if sign is None else "))"),
+            (tokens[place].start, tokens[place + 1].stop, before if sign or word == NEGATE else ""),
+            (closed.start, closed.stop, "))" if sign or word == NEGATE else ""),
         ]
         if sign is not None:
             comma = next(_commas(tokens, place + 1, closing))
@@ -169,18 +188,20 @@ def without_checks(name: str) -> str:
         inner = name[match.end() : stop]
         if match["word"] in SIGNS and commas:
             inner = f"{name[match.end() : commas[0]]} {SIGNS[match['word']]} {name[commas[0] + 1 : stop]}"
+        elif match["word"] == NEGATE:
+            inner = f"(- {inner})"
         name = name[: match.start()] + inner + name[stop + 1 :]
     return name
 
 
 def operator_of(function: str) -> str | None:
-    """Return the operator that a function of a plan is; None for any other function.
+    """Return the operator that a function of a plan is, as DataFusion calls it; None for any other function.
 
-    >>> operator_of("__checked_add_call3"), operator_of("upper")
-    ('+', None)
+    >>> operator_of("__checked_add_call3"), operator_of("__checked_negate_call4"), operator_of("upper")
+    ('+', 'negative', None)
     """
     match = _NAME.fullmatch(f"{function}(")
-    return None if match is None else SIGNS.get(match["word"])
+    return None if match is None else {**SIGNS, NEGATE: "negative"}.get(match["word"])
 
 
 def _operators(factors: Factors) -> Iterator[int]:
@@ -212,6 +233,14 @@ class Factors(Operands):
             for near in (at - 1, at + 1)
         )
         return is_alone and self.ends_operand(at - 1) and not self.is_sign(at - 1, "*") and self._begins_operand(at + 1)
+
+    def is_unary_minus(self, at: int) -> bool:
+        """Return whether a minus stands before an operand that is no number."""
+        if not self.is_sign(at, "-") or self.ends_operand(at - 1) or not self._begins_operand(at + 1):
+            return False
+        return self.kind(at + 1) is not Kind.NUMBER and not (
+            self.kind(at - 1) is Kind.SIGN and self._touches(at - 1, at) and self.text(at - 1) in "<>=!|&~@#^"
+        )
 
     def left_of(self, at: int, sign: str) -> int:
         """Return the first token of the left operand: factors for `*`, terms for `+` and `-`."""

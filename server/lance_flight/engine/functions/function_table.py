@@ -506,9 +506,9 @@ grouping_id(rest...) ; grouping(rest) ; D S T ; which columns of GROUP BY a row 
 # Lists, structs and maps
 list_value, list_pack, array_construct, array(rest...) ; make_array(rest) ; D F S ; a list of its arguments
 list_aggr, list_aggregate(l, f) ; !list_sum(list), or list_avg(list) and the like ; D ;
-array_has_any, list_has_any, arrays_overlap, arrayoverlap(l, m) ; CASE WHEN m IS NOT NULL THEN array_has_any(l, array_compact(m)) END ; D S ; whether an element of both is equal; NULL is equal to none
-array_has_all, list_has_all, arraycontains(l, m) ; CASE WHEN m IS NOT NULL THEN array_has_all(l, array_compact(m)) END ; D ; whether all elements of the second that are not NULL are in the first
-arraycontained(l, m) ; CASE WHEN l IS NOT NULL THEN array_has_all(m, array_compact(l)) END ; ; `l <@ m`: whether all elements of the first that are not NULL are in the second
+array_has_any, list_has_any, arrays_overlap, arrayoverlap(l, m) ; CASE WHEN m IS NOT NULL AND (l IS NOT NULL OR array_length(array_compact(m)) > 0) THEN array_has_any(l, array_compact(m)) END ; D S ; whether an element of both is equal; NULL is equal to none
+array_has_all, list_has_all, arraycontains(l, m) ; CASE WHEN m IS NOT NULL AND (l IS NOT NULL OR array_length(array_compact(m)) > 0) THEN array_has_all(l, array_compact(m)) END ; D ; whether all elements of the second that are not NULL are in the first
+arraycontained(l, m) ; CASE WHEN l IS NOT NULL AND (m IS NOT NULL OR array_length(array_compact(l)) > 0) THEN array_has_all(m, array_compact(l)) END ; ; `l <@ m`: whether all elements of the first that are not NULL are in the second
 list_count(l) ; len(array_compact(l)) ; D ; the elements that are not NULL
 list_unique, array_unique(l) ; len(array_distinct(array_compact(l))) ; D ; the number of different elements
 list_sort, array_sort(l) ; array_sort(l, 'ASC', 'NULLS LAST') ; D S ; the elements from the least to the greatest, NULL last

@@ -129,14 +129,14 @@ def _has_arithmetic(expression: Expr) -> bool:
 
 
 def _arithmetic(expression: Expr) -> Iterator[Expr]:
-    """Yield the sums, differences, products and SUMs in an expression."""
+    """Yield the sums, differences, products, negatives and SUMs in an expression."""
     waiting = [expression]
     while waiting:
         part = waiting.pop()
         kind = part.variant_name()
         is_operator = kind == "BinaryExpr" and part.rex_call_operator() in {"+", "-", "*"}
         is_sum = kind in {"AggregateFunction", "WindowFunction"} and part.schema_name().startswith("sum(")
-        if is_operator or is_sum:
+        if is_operator or is_sum or kind == "Negative":
             yield part
         waiting += operands_of(part)
 
@@ -176,8 +176,7 @@ def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range
         case "Cast" | "TryCast":
             return _cast(part, of)
         case "Negative":
-            # Arrow refuses to negate the lowest integer.
-            return None if of[0] is None else _Range(-of[0].high, min(-of[0].low, -of[0].low - 1), of[0].bits)
+            return None if of[0] is None else _Range(-of[0].high, -of[0].low, of[0].bits)
         case "BinaryExpr":
             return _combine(part.rex_call_operator(), *of)
         case "Case":

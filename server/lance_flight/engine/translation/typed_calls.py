@@ -19,11 +19,9 @@ from datafusion import DataFrame, SessionContext, SQLOptions, udf
 
 from lance_flight.engine.compat.casts import OF_SECONDS, fit_reals, round_doubles, without_lengths, without_rounds
 from lance_flight.engine.compat.checked_arithmetic import (
-    EXACT,
+    CHECKED,
     REALS,
     ROUNDED,
-    SIGNS,
-    WHOLE,
     compute_call,
     signature,
     with_checked_arithmetic,
@@ -129,7 +127,7 @@ FUNCTIONS: Mapping[str, TypedFunction] = MappingProxyType(
         **{name: _distance(distance) for name, distance in DISTANCES.items()},
         COSINE_OR_SAME: _distance(DISTANCES["cosine_distance"]),
         **{name: TypedFunction(json_type, partial(json_values, name), json_signature) for name in JSON_NAMES},
-        **{word: _check(word) for word in (*SIGNS, EXACT, WHOLE)},
+        **{word: _check(word) for word in sorted(CHECKED)},
         **{name: TypedFunction(date_type, partial(dates, name), partial(date_signature, name)) for name in DATE_NAMES},
         ROUNDED: TypedFunction(lambda _, types: types[0], round_doubles),
         **{name: TypedFunction(lambda _, types: types[0], partial(fit_reals, name)) for name in REALS.values()},
@@ -191,7 +189,7 @@ class TypedCalls:
         """
         tokens = tokenize(sql)
         alike = _places_alike(sql, tokens)
-        names = _Names(tokens, frozenset(FUNCTIONS) - _CHECKED, alike, is_shared=is_shared, has_keys=has_keys)
+        names = _Names(tokens, frozenset(FUNCTIONS) - CHECKED, alike, is_shared=is_shared, has_keys=has_keys)
         named, calls = _name_calls(names)
         edits, guards = guard_edits(sql, tokens, alike if has_keys else lambda place: place)
         is_written = is_shared and any(word in _DISTANCES for word in calls.values())
@@ -202,7 +200,7 @@ class TypedCalls:
     @property
     def has_checks(self) -> bool:
         """Return whether operators or sums of integers are calls."""
-        return not (_CHECKED | {OPERAND}).isdisjoint(self.calls.values())
+        return not (CHECKED | {OPERAND}).isdisjoint(self.calls.values())
 
     @property
     def may_be_keys(self) -> bool:
@@ -222,7 +220,7 @@ class TypedCalls:
         """Return the same query with operators and sums of integers that refuse a result beyond BIGINT."""
         sql = with_checked_arithmetic(self.sql)
         tokens = tokenize(sql)
-        named, calls = _name_calls(_Names(tokens, _CHECKED, _places_alike(sql, tokens)))
+        named, calls = _name_calls(_Names(tokens, CHECKED, _places_alike(sql, tokens)))
         return replace(self, sql=edit_text(sql, named), calls={**self.calls, **calls})
 
     def operand_types(self) -> dict[str, pa.DataType]:
@@ -245,7 +243,7 @@ class TypedCalls:
         register_guards(context, self.guards, budget)
         for name, word in self.calls.items():
             known_types = self.types.get(name, [NEVER]) if word in _TYPED else [NEVER]
-            register(name, word, signature(word)[0] if word in _CHECKED else known_types)
+            register(name, word, signature(word)[0] if word in CHECKED else known_types)
         known: set[tuple[str, str]] = set()
         sql = self.sql
         while True:
@@ -259,7 +257,7 @@ class TypedCalls:
                 known.add((match["name"], match["types"]))
                 word, types = self.calls[match["name"]], arrow_types(context, match["types"])
                 self.types[match["name"]] = types
-                if word in _CHECKED:
+                if word in CHECKED:
                     sql = without_check(sql, match["name"])
                 elif self.written is not None and is_again:
                     return TypedCalls.of(self.written, is_shared=False, copies=self.copies).plan(context, plan, check)
@@ -395,14 +393,13 @@ def _is_expression(tokens: Sequence[Token], place: int) -> bool:
 
 
 _DISTANCES = frozenset([*DISTANCES, COSINE_OR_SAME])
-_CHECKED = frozenset([*SIGNS, EXACT, WHOLE])
 _TYPED = frozenset(
     [ROUNDED, *REALS.values(), OF_SECONDS, INTERVAL_LENGTH, INTERVAL_OF, VALUE_TEXT, ELEMENT_TEXTS, *READABLE]
 )
 """Functions that are called with types that are known."""
-_STRIPPED = _CHECKED | {ROUNDED, *REALS.values()}
+_STRIPPED = CHECKED | {ROUNDED, *REALS.values()}
 """Functions that names of columns are shown without."""
-_OF_QUERY = _DISTANCES | _CHECKED
+_OF_QUERY = _DISTANCES | CHECKED
 """Functions whose calls that are written alike have one name in all of a query."""
 _DATES = frozenset(DATE_NAMES)
 NUMBERED = frozenset(FUNCTIONS) - _OF_QUERY - _DATES

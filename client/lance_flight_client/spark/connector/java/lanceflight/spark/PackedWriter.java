@@ -52,7 +52,7 @@ final class PackedWriter implements DataWriter<InternalRow> {
     public void writeAll(Iterator<InternalRow> rows) throws IOException {
         packer = packers.get();
         SQLConf given = settings();
-        write(new Batches() {
+        writeBatches(new Batches() {
             @Override
             InternalRow read() {
                 // Whatever computes the rows has the settings that it would have without us.
@@ -69,7 +69,7 @@ final class PackedWriter implements DataWriter<InternalRow> {
     }
 
     /** Writes batches, of which each is a message to Python. */
-    private void write(Iterator<InternalRow> batches) throws IOException {
+    private void writeBatches(Iterator<InternalRow> batches) throws IOException {
         SQLConf single = settings();
         single.setConfString(BATCH_ROWS, "1");
         IOException failure = SQLConf.withExistingConf(single, (Function0<IOException>) () -> {
@@ -85,6 +85,7 @@ final class PackedWriter implements DataWriter<InternalRow> {
         }
     }
 
+    /** Returns the settings of the task, to be changed for a call. */
     private static SQLConf settings() {
         SQLConf copy = new SQLConf();
         CollectionConverters.asJava(SQLConf.get().getAllConfs()).forEach((name, value) -> {
@@ -117,7 +118,7 @@ final class PackedWriter implements DataWriter<InternalRow> {
             feed.end();
         } else if (packer == null) {
             // A task without rows.
-            write(Collections.emptyIterator());
+            writeBatches(Collections.emptyIterator());
         }
         return writer.commit();
     }
@@ -181,7 +182,7 @@ final class PackedWriter implements DataWriter<InternalRow> {
         private void run() {
             TaskContext$.MODULE$.setTaskContext(context);
             try {
-                PackedWriter.this.write(this);
+                writeBatches(this);
             } catch (Throwable exc) {
                 failure = exc;
             } finally {

@@ -31,6 +31,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Partition fields as functions that Spark computes to bring the rows of one partition into one task.
  *
  * <p>They decide how many files a write makes, and never where a row lies: Python computes that again. So no scan reports them.
+ * What Spark's generated code calls is public.
  */
 public final class WrittenKeys {
     private static final String PREFIX = "written_";
@@ -80,7 +81,7 @@ public final class WrittenKeys {
             return DataTypes.LongType;
         }
 
-        /** Spark's generated code calls `invoke` where its arguments are of these types, and not for NULL. */
+        /** Spark calls `invoke` where the arguments have its types, and not for NULL; `produceResult` for all others. */
         public long invoke(int count, long value) {
             return among(count, Murmur3_x86_32.hashLong(value, 0));
         }
