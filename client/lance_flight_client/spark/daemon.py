@@ -6,7 +6,8 @@ of a core. Those of workers that do not need them import nothing here. Lance is 
 
 A worker collects garbage after each task. What is imported here it does not look through.
 
-Memory that Arrow frees is given back when the system needs it, and not at once: a task that writes uses it for its next rows.
+Memory that Arrow frees is given back when the system needs it, and not at once: a task that writes uses it for its next rows. glibc is left to
+its own thresholds, which follow the sizes of what is freed: fixed ones cost a write a tenth of the CPU of its workers.
 """
 
 import gc
@@ -14,7 +15,6 @@ import importlib.util
 import os
 import sys
 
-from lance_flight.machine import keep_freed_memory
 from pyspark.daemon import manager
 
 _SQL = "pyspark.sql.worker."
@@ -22,6 +22,8 @@ WITHOUT_PANDAS = frozenset({f"{_SQL}lookup_data_sources", f"{_SQL}plan_data_sour
 """Workers that pass on what others have planned."""
 IMPORTED = ("pandas", "pyarrow.compute", "pyarrow.dataset", "pyspark.sql.pandas.types", f"{_SQL}plan_data_source_read")
 """Libraries of the other workers; pandas where there is one: reads and writes do without it."""
+_OF_MIMALLOC = {"MIMALLOC_PURGE_DELAY": "1000", "MIMALLOC_PURGE_DECOMMITS": "0"}
+"""Milliseconds until mimalloc gives freed memory back, and that the system takes it only when it needs it."""
 
 
 def import_for(worker: str | None) -> None:
@@ -34,8 +36,7 @@ def import_for(worker: str | None) -> None:
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
-    # Without it the memory goes back after a second, and each page is cleared before it is used again.
-    os.environ.setdefault("MIMALLOC_PURGE_DECOMMITS", "0")
+    for name, value in _OF_MIMALLOC.items():
+        os.environ.setdefault(name, value)
     import_for(sys.argv[1] if len(sys.argv) > 1 else None)
     manager()
