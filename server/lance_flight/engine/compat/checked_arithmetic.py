@@ -235,12 +235,12 @@ class Factors(Operands):
         return is_alone and self.ends_operand(at - 1) and not self.is_sign(at - 1, "*") and self._begins_operand(at + 1)
 
     def is_unary_minus(self, at: int) -> bool:
-        """Return whether a minus stands before an operand that is no number."""
+        """Return whether a minus stands before one operand, which is no number, in brackets or not."""
         if not self.is_sign(at, "-") or self.ends_operand(at - 1) or not self._begins_operand(at + 1):
             return False
-        return self.kind(at + 1) is not Kind.NUMBER and not (
-            self.kind(at - 1) is Kind.SIGN and self._touches(at - 1, at) and self.text(at - 1) in "<>=!|&~@#^"
-        )
+        is_part = self.kind(at - 1) is Kind.SIGN and self._touches(at - 1, at) and self.text(at - 1) in "<>=!|&~@#^"
+        operand = self.tokens[at + 1 : self.right_of(at, "*")]
+        return not is_part and any(token.kind is not Kind.NUMBER and token.text not in _AROUND for token in operand)
 
     def left_of(self, at: int, sign: str) -> int:
         """Return the first token of the left operand: factors for `*`, terms for `+` and `-`."""
@@ -300,6 +300,7 @@ class Factors(Operands):
         return self.tokens[first].stop == self.tokens[second].start
 
 
+_AROUND = frozenset("()+-")
 _LOOSER = frozenset(["AND", "BETWEEN", "LIKE", "ILIKE", "IN", "ESCAPE", "SIMILAR"])
 """Words before an operand that operators bind closer than."""
 _PARTS = frozenset(
