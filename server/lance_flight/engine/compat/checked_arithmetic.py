@@ -43,7 +43,7 @@ REALS: Mapping[str, str] = MappingProxyType({"CAST": "fitting_real", "TRY_CAST":
 """The function of what is cast to REAL, by the word of the cast."""
 BEYOND = "is beyond BIGINT"
 """Words of the error of a result that is too large."""
-_ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|-\s*[^\W\d]|-\s*[\"($]|\bsum\b", re.IGNORECASE)
+_ARITHMETIC = re.compile(r"[\w\")\]]\s*[-+*]\s*[\w\"(.$'-]|-\s*[^\s\d>=-]|\bsum\b", re.IGNORECASE)
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 MOST_OPERATORS = 500
 """Most operators of a statement that has some which need a check: each that is none of integers costs a planning."""
@@ -235,12 +235,17 @@ class Factors(Operands):
         return is_alone and self.ends_operand(at - 1) and not self.is_sign(at - 1, "*") and self._begins_operand(at + 1)
 
     def is_unary_minus(self, at: int) -> bool:
-        """Return whether a minus stands before one operand, which is no number, in brackets or not."""
+        """Return whether a minus stands before one operand that may be an integer, and is no number as it is written."""
         if not self.is_sign(at, "-") or self.ends_operand(at - 1) or not self._begins_operand(at + 1):
             return False
-        is_part = self.kind(at - 1) is Kind.SIGN and self._touches(at - 1, at) and self.text(at - 1) in "<>=!|&~@#^"
+        if self.kind(at + 1) is Kind.NUMBER or self.word_at(at + 1) == "INTERVAL" or self._is_decimal(at + 1):
+            return False
         operand = self.tokens[at + 1 : self.right_of(at, "*")]
-        return not is_part and any(token.kind is not Kind.NUMBER and token.text not in _AROUND for token in operand)
+        return any(token.kind is not Kind.NUMBER and token.text not in _AROUND for token in operand)
+
+    def _is_decimal(self, at: int) -> bool:
+        """Return whether a number stands there as the decimal that it was made."""
+        return self.word_at(at) == "CAST" and self.kind(at + 2) is Kind.STRING and self.word_at(at + 4) == "DECIMAL"
 
     def left_of(self, at: int, sign: str) -> int:
         """Return the first token of the left operand: factors for `*`, terms for `+` and `-`."""
@@ -280,14 +285,15 @@ class Factors(Operands):
 
     def _ends_right(self, place: int, sign: str) -> bool:
         kind, text = self.kind(place), self.text(place)
-        if kind is Kind.SIGN and text in ",;)]}<>=!|&~#^":
+        if kind is Kind.SIGN and text in ",;:)]}<>=!|&~#^":
             return True
         if kind is Kind.SIGN and text in {"+", "-", *_TIGHTER} and self.is_binary(place):
             return sign == "*" or text not in _TIGHTER
         if not self.ends_operand(place - 1) or self.word_at(place - 1) == "OVER":
             return False
         is_order = self.word_at(place) == "NULLS" and self.word_at(place - 1) not in {"IGNORE", "RESPECT"}
-        is_part = self.word_at(place) in _PARTS and not is_order
+        is_within = self.word_at(place) == "GROUP" and self.word_at(place - 1) == "WITHIN"
+        is_part = is_within or (self.word_at(place) in _PARTS and not is_order)
         is_word = bool(self.word_at(place)) and not self.is_name(place) and not is_part
         return is_word or kind is Kind.NAME
 

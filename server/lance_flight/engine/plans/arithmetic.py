@@ -1,6 +1,6 @@
 """Arithmetic of a plan that DataFusion 55 answers wrongly: integers that may leave their type, moments, intervals and decimals.
 
-It wraps where sums, differences and products of integers leave their type: 9223372036854775807 + 1 is negative. The ranges of columns are those of their types, and literals and many functions have narrow ones, so most statements have no such
+It wraps where sums, differences, products and negatives of integers leave their type: 9223372036854775807 + 1 is negative. The ranges of columns are those of their types, and literals and many functions have narrow ones, so most statements have no such
 operator. The others are planned with operators that refuse a result beyond BIGINT (`engine.compat.checked_arithmetic`). Unnecessary with a
 release in which https://github.com/apache/datafusion/issues/3520 is solved.
 
@@ -176,7 +176,7 @@ def _value(part: Expr, of: Sequence[_Range | None], columns: Mapping[str, _Range
         case "Cast" | "TryCast":
             return _cast(part, of)
         case "Negative":
-            return None if of[0] is None else _Range(-of[0].high, -of[0].low, of[0].bits)
+            return None if of[0] is None else _Range(-of[0].high, -of[0].low, min(of[0].bits, 64))
         case "BinaryExpr":
             return _combine(part.rex_call_operator(), *of)
         case "Case":

@@ -15,6 +15,7 @@ import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.TaskCompletionListener;
 import scala.Function0;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -32,12 +33,18 @@ final class PackedWriter implements DataWriter<InternalRow> {
 
     private final DataWriter<InternalRow> writer;
     private final Supplier<RowPacker> packers;
-    private RowPacker packer;
+    private volatile RowPacker packer;
     private Feed feed;
 
     private PackedWriter(DataWriter<InternalRow> writer, Supplier<RowPacker> packers) {
         this.writer = writer;
         this.packers = packers;
+        // Not before: Spark 4.3 may take rows in a thread that outlives `close`.
+        TaskContext.get().addTaskCompletionListener((TaskCompletionListener) context -> {
+            if (packer != null) {
+                packer.close();
+            }
+        });
     }
 
     /** Makes writers of rows with these columns, which are those of an Arrow schema, on top of writers of packed batches. */
@@ -132,9 +139,6 @@ final class PackedWriter implements DataWriter<InternalRow> {
     @Override
     public void close() throws IOException {
         interrupt();
-        if (packer != null) {
-            packer.close();
-        }
         writer.close();
     }
 
