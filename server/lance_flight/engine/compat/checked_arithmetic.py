@@ -48,6 +48,10 @@ _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 MOST_OPERATORS = 500
 """Most operators of a statement that has some which need a check: each that is none of integers costs a planning."""
 _FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
+_OPERATORS = {**SIGNS, NEGATE: "negative"}
+"""What DataFusion calls the operator of each function."""
+_OPENED = {**dict.fromkeys(SIGNS, "(("), NEGATE: "(-("}
+"""What stands in place of the beginning of a call when it becomes its operator again, and ends with two brackets."""
 _TIGHTER = frozenset("*/%")
 _SUMS = frozenset(["SUM"])
 _COMPUTED: Mapping[str, Callable[..., pa.Array]] = MappingProxyType(
@@ -150,13 +154,12 @@ def without_check(sql: str, name: str) -> str:
         match = _NAME.fullmatch(f"{tokens[place].text}(")
         closed = tokens[closing[place + 1]]
         word = "" if match is None else match["word"]
-        sign = SIGNS.get(word)
-        before = "(-(" if word == NEGATE else "(("
+        opened = _OPENED.get(word, "")
         edits += [
-            (tokens[place].start, tokens[place + 1].stop, before if sign or word == NEGATE else ""),
-            (closed.start, closed.stop, "))" if sign or word == NEGATE else ""),
+            (tokens[place].start, tokens[place + 1].stop, opened),
+            (closed.start, closed.stop, "))" if opened else ""),
         ]
-        if sign is not None:
+        if (sign := SIGNS.get(word)) is not None:
             comma = next(_commas(tokens, place + 1, closing))
             edits.append((tokens[comma].start, tokens[comma].stop, f") {sign} ("))
     return edit_text(sql, sorted(edits))
@@ -201,7 +204,7 @@ def operator_of(function: str) -> str | None:
     ('+', 'negative', None)
     """
     match = _NAME.fullmatch(f"{function}(")
-    return None if match is None else {**SIGNS, NEGATE: "negative"}.get(match["word"])
+    return None if match is None else _OPERATORS.get(match["word"])
 
 
 def _operators(factors: Factors) -> Iterator[int]:
